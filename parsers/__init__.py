@@ -1,0 +1,1 @@
+"""Files in, model out: one file per format."""

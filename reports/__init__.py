@@ -1,0 +1,1 @@
+"""Model in, answers out: theory, joining, checks, findings, comparing, pages."""

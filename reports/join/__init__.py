@@ -1,0 +1,1 @@
+"""Joins recorded ops, kernels and theory into operator rows."""

@@ -1,0 +1,1 @@
+"""What is run: declared workloads, models and weights, NVTX annotation."""
