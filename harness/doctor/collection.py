@@ -1,0 +1,104 @@
+"""Try the profilers for real on something tiny: queries can pass where a collection fails.
+
+nsys needs no GPU to record NVTX ranges, so it is tried everywhere it is installed: a program that
+opens a known number of ranges is recorded, and the ranges are counted in the export.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+from rooflens.harness.doctor.surroundings import Surroundings
+from rooflens.model import Check
+
+RANGES = 3
+TIMEOUT_S = 90
+# The pause: a process that ends within about half a second of its last range can lose it
+# under nsys 2022.4.
+_PROGRAM = f"""
+import time, nvtx
+for _ in range({RANGES}):
+    with nvtx.annotate("step", domain="rooflens"):
+        pass
+time.sleep(0.7)
+"""
+
+
+def tiny_collections(found: Surroundings) -> tuple[Check, ...]:
+    """Record a few ranges with nsys; without nsys or nvtx there is nothing to try."""
+    if not found.nsys or "nvtx" not in found.packages or not found.temporary_writable:
+        return ()
+    with tempfile.TemporaryDirectory(prefix="rooflens-doctor-") as folder:
+        return (nsys_records_ranges(Path(folder), found.nsys),)
+
+
+def nsys_records_ranges(folder: Path, version: str) -> Check:
+    """Run nsys on a program with RANGES ranges, and count what it kept."""
+    failure = _record(folder)
+    if failure:
+        return _failed(f"nsys {version} cannot record here: {failure}.", "Run `nsys status -e`.")
+    count = _ranges_in(folder / "probe.sqlite")
+    if count == RANGES:
+        message = f"nsys {version} recorded {RANGES} of {RANGES} ranges in a trial."
+        return Check(id="nsys-trial", outcome="passed", message=message)
+    return _failed(
+        f"nsys {version} recorded {count} of {RANGES} ranges in a trial.",
+        'pip install "nvtx<=0.2.12", or use nsys 2024.1 or newer.',
+    )
+
+
+def _record(folder: Path) -> str:
+    """Record and export; returns what went wrong, or nothing."""
+    program = shutil.which("nsys") or "nsys"
+    report = folder / "probe.nsys-rep"
+    record = [
+        program,
+        "profile",
+        "-t",
+        "nvtx",
+        "--sample=none",
+        "--cpuctxsw=none",
+        "-o",
+        str(report),
+    ]
+    export = [program, "export", "--type=sqlite", "-o", str(folder / "probe.sqlite"), str(report)]
+    for arguments in ([*record, sys.executable, "-c", _PROGRAM], export):
+        try:
+            done = subprocess.run(
+                arguments,
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=TIMEOUT_S,
+                stdin=subprocess.DEVNULL,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return f"no end after {TIMEOUT_S} s"
+        except OSError as error:
+            return str(error)
+        if done.returncode != 0:
+            lines = (done.stderr or done.stdout).strip().splitlines()
+            return lines[-1].rstrip(".") if lines else f"exit code {done.returncode}"
+    return ""
+
+
+def _ranges_in(file: Path) -> int:
+    """Closed push/pop ranges of the export; 0 when it holds no such table."""
+    query = "SELECT count(*) FROM NVTX_EVENTS WHERE end IS NOT NULL"
+    try:
+        with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as database:
+            return int(database.execute(query).fetchone()[0])
+    except sqlite3.Error:
+        return 0
+
+
+def _failed(message: str, fix: str) -> Check:
+    return Check(id="nsys-trial", outcome="failed", message=message, fix=fix)

@@ -1,0 +1,99 @@
+"""Which evidence works on this machine, and which a run will use.
+
+Theory and counted bytes work everywhere. A timeline needs a GPU and nsys, counters a GPU, ncu and
+permission. Under `auto` what is missing is a warning; evidence that was named and cannot be had
+ends the run with the fix.
+"""
+
+from __future__ import annotations
+
+from rooflens.errors import ProfilerError
+from rooflens.harness.doctor import Surroundings, examine
+from rooflens.model import Check
+from rooflens.quantity import Record
+from rooflens.vocabulary import EVIDENCE
+
+ALWAYS = ("theory", "counted")
+_BLOCKERS = {
+    "timeline": ("gpu", "torch-cuda", "nsys", "nvtx", "temporary-folder"),
+    "counters": (
+        "gpu", "torch-cuda", "sandbox", "ncu", "counter-permission", "temporary-folder",
+    ),
+}  # fmt: skip
+"""Checks of the doctor that each level rests on; the first that did not pass is the reason."""
+
+
+class Level(Record, frozen=True, kw_only=True):
+    """One evidence level on this machine."""
+
+    name: str
+    works: bool
+    reason: str = ""
+    """Why it does not work here, or what may spoil it."""
+    fix: str = ""
+
+
+class EvidencePlan(Record, frozen=True, kw_only=True):
+    """The levels that a run will collect, and what it has to say about the others."""
+
+    levels: tuple[str, ...]
+    warnings: tuple[Check, ...] = ()
+
+
+def evidence_levels(found: Surroundings) -> tuple[Level, ...]:
+    """Say for every level whether it works on this machine."""
+    checks = {check.id: check for check in examine(found)}
+    return tuple(
+        Level(name=name, works=True) if name in ALWAYS else _level(name, checks)
+        for name in EVIDENCE
+    )
+
+
+def choose_evidence(
+    wanted: tuple[str, ...], device: str, levels: tuple[Level, ...]
+) -> EvidencePlan:
+    """Decide what to collect. `wanted` is empty for `auto`; `device` is where the step runs.
+
+    Raises ProfilerError when a level that was named cannot be had on this machine or device.
+    """
+    by_name = {level.name: level for level in levels}
+    chosen, warnings = list(ALWAYS), []
+    for name in (level for level in EVIDENCE if level not in ALWAYS):
+        level = by_name[name]
+        reason, fix = level.reason, level.fix
+        works = level.works and device == "cuda"
+        if level.works and device != "cuda":
+            reason, fix = f"the step runs on {device}, not on the GPU", "Use --device cuda."
+        if works and (not wanted or name in wanted):
+            chosen.append(name)
+        elif name in wanted:
+            raise ProfilerError(f"--evidence {name} cannot be had here: {reason}.", fix)
+        elif not wanted and device == "cuda":
+            warnings.append(
+                Check(
+                    id=f"evidence-{name}",
+                    outcome="warning",
+                    message=f"No {name} evidence: {reason}.",
+                    fix=fix,
+                )
+            )
+    return EvidencePlan(levels=tuple(chosen), warnings=tuple(warnings))
+
+
+def _level(name: str, checks: dict[str, Check]) -> Level:
+    blocking = (checks[id] for id in _BLOCKERS[name] if id in checks and _blocks(checks[id]))
+    check = next(blocking, None)
+    if check is None:
+        return Level(name=name, works=True)
+    return Level(
+        name=name, works=False, reason=check.message.split(". ")[0].rstrip("."), fix=check.fix
+    )
+
+
+def _blocks(check: Check) -> bool:
+    if check.id in ("nsys", "ncu"):
+        return check.outcome != "passed"
+    # A driver whose setting cannot be read may still allow counters: only a capture tells.
+    if check.id == "counter-permission":
+        return check.outcome == "failed"
+    return check.outcome in ("failed", "could_not_look")
