@@ -1,0 +1,139 @@
+"""One op for a fused attention call, whatever device it runs on.
+
+On CPU and CUDA torch turns `F.scaled_dot_product_attention` into one fused operator of its own
+choice; those are all recorded under one name, with q, k, v, mask and output. On meta torch falls
+back to the composite (clones, bmm, softmax), which is not what a GPU runs, so there the call is
+replaced by one recorded op. `sdpa_kernel(SDPBackend.MATH)` is honoured: then the composite runs and
+is recorded. So is a call that has no fused kernel anywhere (a mask with grouped heads).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+FUSED_NAME = "aten.scaled_dot_product_attention"
+BACKEND = re.compile(
+    r"^aten\._scaled_dot_product_(?P<backend>flash_attention_for_cpu|flash_attention|"
+    r"efficient_attention|cudnn_attention|fused_attention_overrideable|"
+    r"attention_math_for_mps)$"
+)
+
+
+@dataclass(frozen=True)
+class FusedCall:
+    """The tensors and settings of one fused attention call."""
+
+    query: torch.Tensor
+    key: torch.Tensor
+    value: torch.Tensor
+    mask: torch.Tensor | None
+    output: torch.Tensor
+    causal: bool
+    scale: float | None
+    backend: str
+    bottom_right: bool = False
+    window: int | None = None
+    modelled: bool = False
+
+    @property
+    def grouped(self) -> bool:
+        """Fewer key heads than query heads."""
+        return self.query.shape[-3] != self.key.shape[-3] if self.query.ndim > 2 else False
+
+
+def fused_call(
+    name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+) -> FusedCall | None:
+    """Read torch's own fused attention operators, or the FlashAttention stand-in; else None."""
+    if name == "rooflens.flash_attention_2":
+        query, key, value, causal, window = args[:5]
+        # The package's layout is (batch, tokens, heads, size); shapes are shown heads first.
+        heads_first = [tensor.transpose(1, 2) for tensor in (query, key, value, output)]
+        return FusedCall(
+            *heads_first[:3], None, heads_first[3], bool(causal), None, "flash_attention_2",
+            bottom_right=True, window=window or None, modelled=True,
+        )  # fmt: skip
+    match = BACKEND.match(name)
+    if match is None:
+        return None
+    names = [argument.name for argument in func._schema.arguments]
+    given = dict(zip(names, args, strict=False)) | kwargs
+    mask = given.get("attn_mask", given.get("attn_bias"))
+    return FusedCall(
+        given["query"], given["key"], given["value"],
+        mask if isinstance(mask, torch.Tensor) else None,
+        output[0] if isinstance(output, (tuple, list)) else output,
+        bool(given.get("is_causal", False)), given.get("scale"), match["backend"],
+    )  # fmt: skip
+
+
+def only_math_allowed() -> bool:
+    """Whether `sdpa_kernel(SDPBackend.MATH)` (or the global switches) leave only the composite."""
+    cuda = torch.backends.cuda
+    return not (
+        cuda.flash_sdp_enabled() or cuda.mem_efficient_sdp_enabled() or cuda.cudnn_sdp_enabled()
+    )
+
+
+def has_fused_kernel(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None
+) -> bool:
+    """Whether some GPU backend fuses this call (torch's own rules, as far as shapes decide).
+
+    Flash kernels take no mask; the memory-efficient kernel takes one but no grouped heads.
+    """
+    if query.ndim != 4 or key.shape[-1] != query.shape[-1]:
+        return False
+    grouped = query.shape[1] != key.shape[1]
+    if grouped and mask is not None:
+        return False
+    if grouped and (query.shape[-1] > 256 or value.shape[-1] != key.shape[-1]):
+        return False
+    return not (grouped and query.dtype == torch.float32)
+
+
+class FusedOnMeta(TorchFunctionMode):
+    """Replace `F.scaled_dot_product_attention` on meta by one recorded op."""
+
+    def __init__(self, recorded: Callable[[FusedCall], None]) -> None:
+        super().__init__()
+        self._recorded = recorded
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.nn.functional.scaled_dot_product_attention:
+            output = self._fused(*args, **kwargs)
+            if output is not None:
+                return output
+        return func(*args, **kwargs)
+
+    def _fused(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attn_mask: torch.Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> torch.Tensor | None:
+        if query.device.type != "meta" or dropout_p or only_math_allowed():
+            return None
+        if not has_fused_kernel(query, key, value, attn_mask):
+            return None
+        batch, heads, tokens, _ = query.shape
+        # Fused kernels write (batch, tokens, heads, size): the model's transpose back is then free.
+        output = query.new_empty((batch, tokens, heads, value.shape[-1])).transpose(1, 2)
+        self._recorded(
+            FusedCall(query, key, value, attn_mask, output, is_causal, scale, "meta")
+        )
+        return output

@@ -1,0 +1,147 @@
+"""Follow a model's modules as they run, and know its weights, caches and inputs by their storage."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_forward_pre_hook
+
+from rooflens.harness.recorder.storage import StorageIds, View, view_of
+
+CACHE_ARGUMENTS = (
+    "cache", "past_key_values", "past_key_value", "kv_cache", "kv_caches", "layer_past", "past",
+)  # fmt: skip
+"""Names under which models take a key/value cache."""
+
+_MAX_DEPTH = 6
+
+
+class ModuleTracker:
+    """Know the module path of every call, from forward hooks on all modules of one model.
+
+    Without a model, the first module that is called becomes the model.
+    """
+
+    def __init__(self, ids: StorageIds, model: nn.Module | None) -> None:
+        self.stack: list[tuple[str, str]] = []
+        self.cache_ids: set[int] = set()
+        self._ids = ids
+        self._model = model
+        self._root_class = ""
+        self._handles: list[Any] = []
+        self._weights: dict[int, list[tuple[str, View]]] = defaultdict(list)
+
+    def start(self) -> None:
+        """Attach the hooks."""
+        if self._model is not None:
+            self._attach(self._model)
+        else:
+            self._handles.append(register_module_forward_pre_hook(self._first_module))
+
+    def stop(self) -> None:
+        """Remove every hook again."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self.stack.clear()
+
+    def current(self) -> tuple[str, str]:
+        """Path and class name of the innermost running module."""
+        return self.stack[-1] if self.stack else ("", self._root_class)
+
+    def weight_name(self, storage_id: int, tensor: torch.Tensor, path: str) -> str:
+        """The parameter or buffer that a tensor is (part of), or empty.
+
+        Several parameters may share one storage (tied embeddings, layers that share weights, fused
+        arenas): the one that covers the view wins, then the one nearest to the running module.
+        """
+        candidates = self._weights.get(storage_id)
+        if not candidates:
+            return ""
+        if len(candidates) == 1:
+            return candidates[0][0]
+        view = view_of(tensor)
+        covering = [
+            name
+            for name, whole in candidates
+            if whole.start <= view.start and view.start + view.span <= whole.start + whole.span
+        ]
+        names = covering or [name for name, _ in candidates]
+        return max(names, key=lambda name: len(os.path.commonprefix([f"{path}.", name])))
+
+    def is_weight(self, storage_id: int) -> bool:
+        """Whether the storage holds a parameter or buffer of the model."""
+        return storage_id in self._weights
+
+    def _attach(self, model: nn.Module) -> None:
+        self._root_class = type(model).__name__
+        for name, tensor in (*_named(model, "named_parameters"), *_named(model, "named_buffers")):
+            self._weights[self._ids.id_of(tensor)].append((name, view_of(tensor)))
+        for path, module in model.named_modules():
+            self._handles.append(
+                module.register_forward_pre_hook(
+                    self._entering(path, type(module).__name__), with_kwargs=True
+                )
+            )
+            self._handles.append(module.register_forward_hook(self._left, always_call=True))
+
+    def _entering(self, path: str, class_name: str) -> Any:
+        def enter(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            self.stack.append((path, class_name))
+            self._look_at(args, kwargs)
+
+        return enter
+
+    def _left(self, module: nn.Module, args: Any, output: Any) -> None:
+        if self.stack:
+            self.stack.pop()
+
+    def _first_module(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        if self._model is None:
+            self._model = module
+            self._attach(module)
+            # The hooks of this call were collected before ours were added: enter by hand, and
+            # leave when the call ends (the forward hook is looked up then).
+            self.stack.append(("", self._root_class))
+            self._look_at(args, {})
+
+    def _look_at(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        for name, value in kwargs.items():
+            if name in CACHE_ARGUMENTS:
+                self.note_cache(value)
+        for value in args:
+            if hasattr(value, "get_seq_length") or hasattr(value, "key_cache"):
+                self.note_cache(value)
+
+    def note_cache(self, holder: object) -> None:
+        """Remember every tensor inside a cache object as key/value cache."""
+        for tensor in tensors_in(holder):
+            if tensor.numel() and not self.is_weight(self._ids.id_of(tensor)):
+                self.cache_ids.add(self._ids.id_of(tensor))
+
+
+def _named(model: nn.Module, method: str) -> Iterable[tuple[str, torch.Tensor]]:
+    named: Iterable[tuple[str, torch.Tensor]] = getattr(model, method)(remove_duplicate=False)
+    return named
+
+
+def tensors_in(holder: object, depth: int = 0) -> Iterator[torch.Tensor]:
+    """Every tensor in nested lists, tuples, dictionaries and attributes of plain objects."""
+    if isinstance(holder, torch.Tensor):
+        yield holder
+    elif depth >= _MAX_DEPTH or isinstance(holder, (nn.Module, str, int, float, type(None))):
+        return
+    elif isinstance(holder, dict):
+        for value in holder.values():
+            yield from tensors_in(value, depth + 1)
+    elif isinstance(holder, (list, tuple)):
+        for value in holder:
+            yield from tensors_in(value, depth + 1)
+    elif hasattr(holder, "__dict__"):
+        for value in vars(holder).values():
+            yield from tensors_in(value, depth + 1)

@@ -1,0 +1,39 @@
+"""Fill tensors with random, never zero values at the speed of a memory copy.
+
+Untouched zero pages are not read from DRAM at all and a GPU runs zeros faster, so weights must not
+be zero. Drawing billions of random numbers takes minutes; one block is drawn and copied on.
+"""
+
+from __future__ import annotations
+
+import torch
+
+BLOCK_ELEMENTS = 1_048_573
+"""Prime, so that the copies of the block do not line up with the rows of a matrix."""
+
+
+def random_block(dtype: torch.dtype, seed: int, scale: float) -> torch.Tensor:
+    """Normally distributed values of deviation `scale` without a zero, shape (BLOCK_ELEMENTS,)."""
+    generator = torch.Generator().manual_seed(seed)
+    block = torch.randn(BLOCK_ELEMENTS, generator=generator).mul_(scale).to(dtype)
+    block[block == 0] = scale
+    return block
+
+
+def fill(tensor: torch.Tensor, block: torch.Tensor) -> None:
+    """Overwrite a contiguous tensor with copies of the block, on any device."""
+    flat = tensor.view(-1)
+    source = block.to(flat.device)
+    for start in range(0, flat.numel(), source.numel()):
+        part = flat[start : start + source.numel()]
+        part.copy_(source[: part.numel()])
+
+
+def random_tensor(
+    shape: tuple[int, ...], dtype: torch.dtype, device: str, *, seed: int, scale: float
+) -> torch.Tensor:
+    """A tensor of random, non-zero values; on meta only its shape."""
+    tensor = torch.empty(shape, dtype=dtype, device=device)
+    if device != "meta" and tensor.numel():
+        fill(tensor, random_block(dtype, seed, scale))
+    return tensor

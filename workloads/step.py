@@ -1,0 +1,83 @@
+"""One step of a transformers model: its inputs, its cache, and how to run it again and again."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from rooflens.workloads.fill import random_tensor
+from rooflens.workloads.models import LoadedModel
+from rooflens.workloads.spec import StepSpec
+
+
+@dataclass
+class ModelStep:
+    """A forward pass over `new_tokens` per sequence, on a cache of exactly `context` tokens.
+
+    Call `reset` before every `run`, outside the timed range: a step appends to the cache, and a
+    growing cache would change the next step.
+    """
+
+    model: torch.nn.Module
+    input_ids: torch.Tensor
+    cache: Any
+    options: dict[str, Any]
+    _saved: list[dict[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._saved = [dict(vars(layer)) for layer in self.cache.layers]
+
+    def reset(self) -> None:
+        """Put the cache back to its first state (pointers only, nothing is copied)."""
+        for layer, state in zip(self.cache.layers, self._saved, strict=True):
+            vars(layer).update(state)
+
+    def run(self) -> torch.Tensor:
+        """One forward pass; returns the logits (batch, positions kept, vocabulary)."""
+        with torch.no_grad():
+            output = self.model(input_ids=self.input_ids, **self.options)
+        logits: torch.Tensor = output.logits
+        return logits
+
+
+def model_step(spec: StepSpec, loaded: LoadedModel) -> ModelStep:
+    """Build the step of a causal language model: random token ids, random cache."""
+    config = loaded.model.config
+    tokens = _token_ids(spec, int(config.vocab_size))
+    cache = _filled_cache(spec, loaded)
+    parameters = inspect.signature(loaded.model.forward).parameters
+    # transformers calls the argument `cache` from 5.24 on and `past_key_values` before.
+    name = "cache" if "cache" in parameters else "past_key_values"
+    options: dict[str, Any] = {name: cache, "use_cache": True}
+    if "logits_to_keep" in parameters:
+        options["logits_to_keep"] = 0 if spec.logits == "all" else 1
+    return ModelStep(loaded.model, tokens, cache, options)
+
+
+def _token_ids(spec: StepSpec, vocabulary: int) -> torch.Tensor:
+    shape = (spec.batch, spec.new_tokens)
+    if spec.device == "meta":
+        return torch.empty(shape, dtype=torch.long, device="meta")
+    generator = torch.Generator().manual_seed(spec.seed)
+    return torch.randint(vocabulary, shape, generator=generator).to(spec.device)
+
+
+def _filled_cache(spec: StepSpec, loaded: LoadedModel) -> Any:
+    """A DynamicCache of `context` random tokens, made directly instead of by a prefill."""
+    from transformers import DynamicCache
+
+    config = loaded.model.config
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    shape = (spec.batch, heads, spec.context, size)
+    cache = DynamicCache(config=config)
+    with torch.no_grad():
+        for layer in range(config.num_hidden_layers):
+            seed = spec.seed + 2 * layer + 1
+            keys = random_tensor(shape, loaded.dtype, spec.device, seed=seed, scale=1.0)
+            values = random_tensor(shape, loaded.dtype, spec.device, seed=seed + 1, scale=1.0)
+            cache.update(keys, values, layer)
+    return cache
