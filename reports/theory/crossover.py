@@ -1,0 +1,55 @@
+"""From how many tokens on a projection is limited by the peak instead of the bandwidth.
+
+A product [M, K] x [K, N] with weights of w bytes in all and activations of b bytes per element has
+intensity 2MKN / (w + b M (K + N)). Set equal to the ridge I* and solved for M:
+
+    M* = I* w / (2KN - I* b (K + N))
+
+With unquantised weights (w = bKN) that is x / (1 - x (1/K + 1/N)) with x = I* b/2. Where the
+denominator is not positive the product never gets there: its limit (2/b) KN/(K+N) is lower.
+The bias (1/K of the weight) is left out, as in the formula.
+"""
+
+from __future__ import annotations
+
+from rooflens.reports.theory.formats import Format
+from rooflens.reports.theory.step import StepTheory
+
+FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
+"""Projections that engines do in one product, and of what it is made."""
+
+
+def crossover_tokens(
+    k: int, n: int, ridge: float, *, activation: Format, weight: Format
+) -> float | None:
+    """Tokens at which [M, k] x [k, n] reaches the ridge; None when it never does."""
+    bytes_per_token = (k + n) * activation.bits / 8
+    gain = 2 * k * n - ridge * bytes_per_token
+    if gain <= 0:
+        return None
+    return ridge * weight.matrix_bytes(k, n) / gain
+
+
+def step_crossovers(
+    theory: StepTheory, ridge: float, *, activation: Format, weight: Format
+) -> dict[str, float | None]:
+    """Crossover of every projection class of a step, the usual fused ones and lm_head included.
+
+    A class with several products (MLA) appears with the name of each: `q_proj (q_a_proj)`.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    for operator in theory.operators:
+        if operator.matrix is not None:
+            label = operator.name
+            if operator.detail:
+                label = f"{label} ({operator.detail})"
+            found.setdefault(label, operator.matrix)
+    for fused, parts in FUSED.items():
+        if all(part in found for part in parts):
+            found[fused] = (found[parts[0]][0], sum(found[part][1] for part in parts))
+    return {
+        name: crossover_tokens(
+            k, n, ridge, activation=activation, weight=activation if name == "lm_head" else weight
+        )
+        for name, (k, n) in found.items()
+    }
