@@ -15,7 +15,9 @@ import click
 from rooflens import __version__
 from rooflens.errors import RooflensError
 
-COMMANDS: dict[str, tuple[str, str]] = {}
+COMMANDS: dict[str, tuple[str, str]] = {
+    "theory": ("theory", "What a step must move and compute, from its config alone."),
+}
 
 EPILOG = """\b
 Examples:
