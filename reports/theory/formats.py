@@ -114,5 +114,11 @@ def compute_dtype(name: str) -> str:
     return found
 
 
+def activation_format(name: str) -> Format:
+    """The plain format, without scales, of an activation dtype."""
+    full = compute_dtype(name)
+    return Format(name=full, bits=FORMATS[full].bits)
+
+
 def _ceil_div(a: int, b: int) -> int:
     return -(-a // b)

@@ -74,7 +74,7 @@ def layer_operators(model: Architecture, kind: LayerKind, plan: Plan) -> Iterato
         yield from _attention_block(model, kind, plan)
     else:
         yield from _latent_block(model, model.latent, kind, plan)
-    yield op.residual(tokens, hidden, activation=activation, detail="residual add 1")
+    yield op.residual(tokens, hidden, activation=activation, detail="after attention")
     yield op.norm(tokens, hidden, activation=activation, detail="post_attention_layernorm")
     if kind.sparse and model.experts is not None:
         yield from _experts_block(model, model.experts, plan)
@@ -82,7 +82,7 @@ def layer_operators(model: Architecture, kind: LayerKind, plan: Plan) -> Iterato
         yield from _mlp_block(model, model.intermediate, plan)
     if plan.ranks > 1:
         yield op.all_reduce(tokens, hidden, plan.ranks, activation=activation)
-    yield op.residual(tokens, hidden, activation=activation, detail="residual add 2")
+    yield op.residual(tokens, hidden, activation=activation, detail="after mlp")
 
 
 def kv_heads_of_rank(model: Architecture, ranks: int) -> int:

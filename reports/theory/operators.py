@@ -98,7 +98,6 @@ def embedding(tokens: int, hidden: int, *, activation: Format) -> OperatorTheory
     rows = activation.plain_bytes(tokens * hidden)
     return OperatorTheory(
         name="embedding",
-        detail="embed_tokens",
         shape=f"[{tokens}]->[{tokens},{hidden}]",
         flops=0,
         bytes_in=tokens * TOKEN_ID_BYTES + rows,
@@ -140,7 +139,6 @@ def rope(
     q, k = tokens * heads * width, tokens * kv_heads * width
     return OperatorTheory(
         name="rope",
-        detail="rope q,k",
         shape=f"[{tokens},{heads}+{kv_heads},{width}]",
         flops=3 * (q + k),
         bytes_in=activation.plain_bytes(q + k + 2 * positions * width),

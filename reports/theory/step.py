@@ -11,7 +11,7 @@ from rooflens.errors import UsageError
 from rooflens.quantity import Record
 from rooflens.reports.theory.architecture import Architecture
 from rooflens.reports.theory.attention import Span, past_keys_read
-from rooflens.reports.theory.formats import Format, compute_dtype, number_format
+from rooflens.reports.theory.formats import activation_format, number_format
 from rooflens.reports.theory.layers import Plan, cache_bytes_per_token, step_operators
 from rooflens.reports.theory.operators import TOKEN_ID_BYTES, OperatorTheory, sampling
 
@@ -143,14 +143,13 @@ def _unavoidable_bytes(model: Architecture, plan: Plan, kv_bytes_per_token: int)
 def _plan(shape: StepShape) -> Plan:
     spans = shape.spans()
     tokens = sum(s.count * s.query for s in spans)
-    dtype = compute_dtype(shape.dtype)
-    bits = number_format(dtype).bits
+    activation = activation_format(shape.dtype)
     absorbed = shape.absorbed
     return Plan(
         spans=spans,
-        activation=Format(name=dtype, bits=bits),
-        weight=number_format(shape.weights_dtype or dtype, "--weights-dtype"),
-        cache=number_format(shape.kv_dtype or dtype, "--kv-dtype"),
+        activation=activation,
+        weight=number_format(shape.weights_dtype or activation.name, "--weights-dtype"),
+        cache=number_format(shape.kv_dtype or activation.name, "--kv-dtype"),
         logits_rows=tokens if shape.logits == "all" else shape.sequences,
         ranks=shape.tp,
         fused=shape.fused,
