@@ -23,14 +23,16 @@ from rooflens.quantity import (
     absent,
     known,
 )
+from rooflens.timing import PhaseTime, StepStatistics
 
 SCHEMA_VERSION = 1
 
 __all__ = [  # the words that every user of the model needs, from one place
     "SCHEMA_VERSION", "Capture", "Check", "CheckOutcome", "Confidence", "Finding", "Gap",
     "GraphRow", "Join", "KernelRow", "Launch", "Machine", "Model", "Op", "OperatorRow", "Outcome",
-    "Quantity", "RangeTime", "Record", "Roof", "Run", "Shape", "Source", "StepTime", "Tensor",
-    "TimeRange", "Timeline", "Totals", "Unit", "Workload", "absent", "known",
+    "PhaseTime", "Quantity", "RangeTime", "Record", "Roof", "Run", "Shape", "Source",
+    "StepStatistics", "StepTime", "Tensor", "TimeRange", "Timeline", "Totals", "Unit", "Workload",
+    "absent", "known",
 ]  # fmt: skip
 
 
@@ -217,6 +219,8 @@ class Timeline(Record, frozen=True, kw_only=True):
     """`ranges`, or `launch pattern (confidence)`, or empty."""
     facts: tuple[str, ...] = ()
     """CUDA-graph, multi-GPU and similar facts, as sentences."""
+    phases: tuple[PhaseTime, ...] = ()
+    statistics: tuple[StepStatistics, ...] = ()
 
 
 class TimeRange(Record, frozen=True, kw_only=True):
