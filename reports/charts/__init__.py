@@ -1,0 +1,1 @@
+"""Pictures as geometry: numbers in, `Drawing` out; the page template makes inline SVG of it."""

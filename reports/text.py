@@ -1,0 +1,95 @@
+"""The verdict for a terminal: one sentence, the step against its floor, the top three findings."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+
+from rich.console import Console
+from rich.text import Text
+
+from rooflens.reports.format import NONE, time_text
+from rooflens.reports.view.page import Card, Page
+
+TOP_FINDINGS = 3
+BAR = 40
+DEFAULT_WIDTH = 100
+
+
+def render_text(page: Page, width: int = DEFAULT_WIDTH, color: bool = False) -> str:
+    """Render the verdict as text of at most `width` columns; `color` adds terminal styles."""
+    out = io.StringIO()
+    # Only our own Text objects are printed: markup and emoji codes in foreign names stay inert.
+    console = Console(
+        file=out, width=width, force_terminal=color, no_color=not color, markup=False, emoji=False,
+        highlight=False, legacy_windows=False, color_system="standard" if color else None,
+    )  # fmt: skip
+    console.print(Text(page.title, style="bold"))
+    console.print(Text(page.subtitle, style="dim"))
+    console.print()
+    console.print(Text(page.verdict.sentence, style="bold"))
+    console.print()
+    _numbers(console, page)
+    _problems(console, page)
+    _findings(console, page)
+    return out.getvalue()
+
+
+def _indented(text: str, indent: int, width: int, style: str = "") -> Text:
+    """Wrap by words so that every line starts at the same column, without trailing blanks."""
+    lines = textwrap.wrap(text, width - indent, break_on_hyphens=False)
+    return Text("\n".join(" " * indent + line for line in lines), style=style)
+
+
+def _numbers(console: Console, page: Page) -> None:
+    verdict = page.verdict
+    widest = max(len(tile.title) for tile in verdict.tiles)
+    for tile in verdict.tiles:
+        line = Text(f"  {tile.title:<{widest}}  ")
+        line.append(tile.value, style="bold")
+        if tile.source:
+            line.append(f"  [{tile.source}]", style="dim")
+        console.print(line)
+        if tile.detail:
+            console.print(_indented(tile.detail, widest + 4, console.width, "dim"))
+    if verdict.bar_step > 0 and verdict.bar_floor > 0:
+        longest = max(verdict.bar_step, verdict.bar_floor)
+        console.print()
+        for name, length in (("step", verdict.bar_step), ("floor", verdict.bar_floor)):
+            cells = max(round(BAR * length / longest), 1)
+            console.print(Text(f"  {name:<6}{'█' * cells} {time_text(length)}"))
+    console.print()
+
+
+def _problems(console: Console, page: Page) -> None:
+    problems = page.trust.problems
+    if not problems:
+        console.print(Text(f"Checks: {page.trust.headline}", style="dim"))
+    for check in problems[:TOP_FINDINGS]:
+        console.print(Text(f"{check.mark}: {check.message}", style="yellow"))
+        if check.fix:
+            console.print(_indented(f"Fix: {check.fix}", 2, console.width))
+    if len(problems) > TOP_FINDINGS:
+        console.print(Text(f"{len(problems) - TOP_FINDINGS} more in the report."))
+    console.print()
+
+
+def _findings(console: Console, page: Page) -> None:
+    findings = page.findings
+    console.print(Text(findings.sentence))
+    for number, card in enumerate(findings.cards[:TOP_FINDINGS], start=1):
+        _finding(console, number, card)
+    more = len(findings.cards) + len(findings.more) - TOP_FINDINGS
+    if more > 0:
+        console.print(Text(f"  and {more} more in the report."))
+
+
+def _finding(console: Console, number: int, card: Card) -> None:
+    console.print()
+    title = Text(f"{number}. {card.title}", style="bold")
+    title.append(f"  {card.rule}", style="dim")
+    console.print(title)
+    console.print(_indented(f"Saves: {card.saves or NONE}", 3, console.width))
+    if card.remedy:
+        console.print(_indented(f"Do: {card.remedy}", 3, console.width))
+    console.print(_indented(f"How sure: {card.confidence.lower()}", 3, console.width))

@@ -1,0 +1,118 @@
+"""Findings as cards, biggest saving first; rules that found nothing or could not look, by name."""
+
+from __future__ import annotations
+
+from rooflens.model import Finding, Run
+from rooflens.reports.format import bytes_text, percent_text, plural, quantity_text, time_range_text
+from rooflens.reports.view.basis import Basis
+from rooflens.reports.view.cells import clean
+from rooflens.reports.view.page import Card, Findings, RuleLine
+
+OPEN_CARDS = 7
+MAX_CARDS = 60
+MAX_EVIDENCE = 24
+_CONFIDENCE = {"high": "High", "medium": "Medium", "low": "Low"}
+
+
+def found_by_saving(run: Run) -> tuple[Finding, ...]:
+    """What was found, ordered by recoverable time, or by bytes where there is no roof."""
+
+    def weight(finding: Finding) -> tuple[float, float]:
+        time = finding.saving_ns.high if finding.saving_ns is not None else 0.0
+        return time, float(finding.saving_bytes.value or 0)
+
+    found = [finding for finding in run.findings if finding.outcome == "found"]
+    return tuple(sorted(found, key=weight, reverse=True))
+
+
+def findings(basis: Basis, found: tuple[Finding, ...]) -> Findings:
+    """Make the cards and the two folded lists of a run."""
+    cards = [_card(basis, finding) for finding in found[:MAX_CARDS]]
+    return Findings(
+        cards=tuple(cards[:OPEN_CARDS]),
+        more=tuple(cards[OPEN_CARDS:]),
+        clear=tuple(_line(f) for f in basis.run.findings if f.outcome == "clear"),
+        unknown=tuple(_line(f) for f in basis.run.findings if f.outcome == "could_not_look"),
+        sentence=_sentence(basis, found),
+    )
+
+
+def _line(finding: Finding) -> RuleLine:
+    return RuleLine(clean(finding.rule, 60), clean(finding.title or finding.why, 300))
+
+
+def _sentence(basis: Basis, found: tuple[Finding, ...]) -> str:
+    if not basis.run.findings:
+        return "No rule has looked at this run, so nothing can be said about what to fix."
+    if not found:
+        return "No rule found anything to fix."
+    known = [f for f in found if f.saving_bytes.value is not None]
+    text = plural(len(found), "finding")
+    if known:
+        saved = sum(f.saving_bytes.value or 0 for f in known)
+        text += f", together {bytes_text(saved)} a step"
+        requested = basis.run.totals.requested_bytes.value
+        if requested:
+            text += f" ({percent_text(saved / requested)} of the requested bytes)"
+    if len(found) > MAX_CARDS:
+        text += f"; the first {MAX_CARDS} are shown"
+    if basis.roof is None:
+        text += ". Ordered by bytes: without a roof there is no time; add --gpu NAME for one"
+    return text + "."
+
+
+def _card(basis: Basis, finding: Finding) -> Card:
+    evidence = [clean(line, 400) for line in finding.evidence[:MAX_EVIDENCE]]
+    if len(finding.evidence) > MAX_EVIDENCE:
+        evidence.append(f"{len(finding.evidence) - MAX_EVIDENCE} more lines are in run.json.")
+    consumers = finding.consumer_bytes
+    if consumers.value:
+        evidence.append(f"Their consumers read {quantity_text(consumers)} less as well.")
+    evidence += _places(basis.run, finding)
+    return Card(
+        id=f"finding-{_slug(finding.rule)}",
+        rule=clean(finding.rule, 60),
+        title=clean(finding.title, 300),
+        saves=_saves(basis, finding),
+        saves_note=clean(finding.saving_note, 400),
+        why=clean(finding.why, 1200),
+        remedy=clean(finding.remedy, 1200),
+        confidence=_CONFIDENCE.get(finding.confidence or "", "Not said"),
+        confidence_reason=clean(finding.confidence_reason, 400),
+        evidence=tuple(evidence),
+    )
+
+
+def _saves(basis: Basis, finding: Finding) -> str:
+    saved = finding.saving_bytes
+    if saved.value is None:
+        return f"not known: {clean(saved.absent or '', 200)}"
+    text = f"{bytes_text(saved.value)} a step"
+    requested = basis.run.totals.requested_bytes.value
+    if requested:
+        text += f" ({percent_text(saved.value / requested)} of the requested bytes)"
+    if finding.saving_ns is not None and finding.saving_ns.high > 0:
+        text += f", {time_range_text(finding.saving_ns)}"
+        if basis.roof is not None and not basis.same_device:
+            text += f" on {clean(basis.roof.name, 60)} (prediction)"
+    return text
+
+
+def _places(run: Run, finding: Finding) -> list[str]:
+    """Say which ops and kernels a finding rests on, with one example of each."""
+    lines = []
+    ops = [index for index in finding.ops if 0 <= index < len(run.ops)]
+    if ops:
+        op = run.ops[ops[0]]
+        place = op.module or "outside any module"
+        source = f", {op.source_line}" if op.source_line else ""
+        lines.append(clean(f"{plural(len(ops), 'op')}, e.g. {op.name} in {place}{source}"))
+    rows = [index for index in finding.kernels if 0 <= index < len(run.kernels)]
+    if rows:
+        name = run.kernels[rows[0]].short_name
+        lines.append(clean(f"{plural(len(rows), 'kernel row')}, e.g. {name}"))
+    return lines
+
+
+def _slug(rule: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in rule.lower())[:60]

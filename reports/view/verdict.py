@@ -1,0 +1,213 @@
+"""The answer in one sentence and four numbers."""
+
+from __future__ import annotations
+
+import statistics
+
+from rooflens.model import Finding, Quantity, Run
+from rooflens.reports.format import (
+    NONE,
+    bytes_text,
+    percent_text,
+    plural,
+    quantity_text,
+    ratio_text,
+    source_text,
+    time_range_text,
+    time_text,
+)
+from rooflens.reports.view.basis import Basis, machine_name, ratio, with_article
+from rooflens.reports.view.cells import clean
+from rooflens.reports.view.page import Tile, Verdict
+
+NOTEWORTHY_RATIO = 1.005
+"""Below half a per cent of extra bytes the sentence says that nothing is lost there."""
+
+
+def verdict(basis: Basis, found: tuple[Finding, ...]) -> Verdict:
+    """Word the verdict of a run; `found` are its findings, biggest saving first."""
+    run = basis.run
+    comparable = basis.same_device and None not in (basis.time.value, basis.floor.value)
+    return Verdict(
+        sentence=_sentence(basis),
+        lead=_lead(basis, found),
+        tiles=(_time_tile(basis), _floor_tile(basis), _bytes_tile(basis), _last_tile(run, found)),
+        bar_step=float(basis.time.value or 0) if comparable else 0.0,
+        bar_floor=float(basis.floor.value or 0) if comparable else 0.0,
+    )
+
+
+def _sentence(basis: Basis) -> str:
+    parts = [part for part in (_time_clause(basis), _bytes_clause(basis)) if part]
+    if not parts:
+        return _kernels_clause(basis.run)
+    text = "; ".join(parts)
+    return text[0].upper() + text[1:] + "."
+
+
+def _time_clause(basis: Basis) -> str:
+    time, floor, roof = basis.time, basis.floor, basis.roof
+    step = f"{step_name(basis.run)} step"
+    if time.value is not None and floor.value is not None and roof is not None:
+        if not basis.same_device:
+            return (
+                f"this {step} takes {time_text(time.value)} here; on {with_article(roof.name)} it "
+                f"cannot take less than {time_text(floor.value)} (prediction)"
+            )
+        if time.value < floor.value:
+            return (
+                f"this {step} takes {time_text(time.value)}, less than the {time_text(floor.value)}"
+                f" that the roof allows: the roof or the clock is wrong"
+            )
+        return (
+            f"this {step} takes {time_text(time.value)}, {ratio_text(time.value / floor.value)} "
+            f"the {time_text(floor.value)} that it cannot take less than on this machine"
+        )
+    if floor.value is not None and roof is not None:
+        return (
+            f"on {with_article(roof.name)} this {step} cannot take less than "
+            f"{time_text(floor.value)} (prediction, not measured)"
+        )
+    return f"this {step} takes {time_text(time.value)}" if time.value is not None else ""
+
+
+def _bytes_clause(basis: Basis) -> str:
+    totals = basis.run.totals
+    asked = ratio(totals.requested_bytes, totals.minimum_bytes)
+    if asked is None:
+        return ""
+    requested, minimum = quantity_text(totals.requested_bytes), quantity_text(totals.minimum_bytes)
+    if asked >= NOTEWORTHY_RATIO:
+        return (
+            f"it asks memory for {requested}, {ratio_text(asked)} the {minimum} that its operators "
+            "need"
+        )
+    return f"it asks memory for {requested}, no more than its operators need ({minimum})"
+
+
+def _kernels_clause(run: Run) -> str:
+    launches = sum(kernel.count for kernel in run.kernels) + sum(g.launches for g in run.graphs)
+    if launches:
+        return f"The capture holds {plural(launches, 'launch', 'launches')} and no timed step."
+    return "This run holds no time, no bytes and no kernels: see the checks below."
+
+
+def _lead(basis: Basis, found: tuple[Finding, ...]) -> str:
+    if found:
+        first = found[0]
+        more = f" ({plural(len(found) - 1, 'more finding')} below)" if len(found) > 1 else ""
+        return (
+            f"Biggest avoidable cost: {clean(first.title).rstrip('.')}: {saving_text(first)}{more}."
+        )
+    looked = [finding for finding in basis.run.findings if finding.outcome == "clear"]
+    if looked:
+        return f"{plural(len(looked), 'rule')} looked and found nothing to fix."
+    return "No rule has looked at this run."
+
+
+def saving_text(finding: Finding) -> str:
+    """What a finding saves, in bytes and, where there is a roof, in time."""
+    parts = []
+    if finding.saving_bytes.value is not None:
+        parts.append(bytes_text(finding.saving_bytes.value))
+    if finding.saving_ns is not None and finding.saving_ns.high > 0:
+        parts.append(time_range_text(finding.saving_ns))
+    return ", ".join(parts) + " a step" if parts else "saving not known"
+
+
+def step_name(run: Run) -> str:
+    """`decode`, `prefill` ... ; an imported capture has only a captured step."""
+    return clean(run.workload.name, 40) or "captured"
+
+
+def _time_tile(basis: Basis) -> Tile:
+    time = basis.time
+    if time.value is None:
+        return Tile("Step time", NONE, "", clean(time.absent or ""))
+    details = []
+    samples = basis.run.step_times_ns
+    if len(samples) > 1:
+        low, high = time_text(min(samples)), time_text(max(samples))
+        details.append(f"median of {len(samples)} steps, {low} to {high}")
+        if len(samples) < 5:
+            details.append("too few steps to judge a change")
+    elif samples:
+        details.append("one step: no spread known")
+    over = ratio(time, basis.floor) if basis.same_device else None
+    if over is not None:
+        details.insert(0, f"{ratio_text(over)} the floor")
+    return Tile("Step time", time_text(time.value), source_text(time), "; ".join(details))
+
+
+def _floor_tile(basis: Basis) -> Tile:
+    floor, roof = basis.floor, basis.roof
+    if floor.value is None or roof is None:
+        detail = floor.absent or "no roof"
+        if roof is None:
+            detail = "No roof: add --gpu NAME (for example --gpu h200) for floors and times."
+        return Tile("Floor", NONE, "", clean(detail))
+    kind = "prediction for" if not basis.same_device else "on"
+    detail = f"{kind} {clean(roof.name, 60)}, {roof.kind}; from compulsory bytes"
+    return Tile("Floor: cannot take less", time_text(floor.value), source_text(floor), detail)
+
+
+def _bytes_tile(basis: Basis) -> Tile:
+    totals = basis.run.totals
+    asked = ratio(totals.requested_bytes, totals.minimum_bytes)
+    moved = ratio(totals.moved_bytes, totals.requested_bytes)
+    if asked is not None:
+        detail = f"{quantity_text(totals.requested_bytes)} of {quantity_text(totals.minimum_bytes)}"
+        if moved is not None:
+            detail += f"; moved / requested {ratio_text(moved)}"
+        return Tile("Bytes requested / minimum", ratio_text(asked), "counted / theory", detail)
+    for title, quantity in (
+        ("Bytes moved", totals.moved_bytes),
+        ("Bytes requested", totals.requested_bytes),
+        ("Minimum bytes", totals.minimum_bytes),
+    ):
+        if quantity.value is not None:
+            return Tile(title, quantity_text(quantity), source_text(quantity), "a step")
+    return Tile("Bytes", NONE, "", clean(totals.moved_bytes.absent or ""))
+
+
+def _last_tile(run: Run, found: tuple[Finding, ...]) -> Tile:
+    timeline = run.timeline
+    if timeline is not None and timeline.steps and any(step.busy_ns for step in timeline.steps):
+        shares = [step.busy_ns / step.wall_ns for step in timeline.steps if step.wall_ns > 0]
+        if shares:
+            busy = statistics.median(shares)
+            steps = plural(len(shares), "step")
+            return Tile("Device busy", percent_text(busy), "timeline", f"median of {steps}")
+    known = [f.saving_bytes for f in found if f.saving_bytes.value is not None]
+    if known:
+        saved = sum(quantity.value or 0 for quantity in known)
+        return Tile(
+            "Recoverable", bytes_text(saved), _levels(known), _recoverable_detail(run, found)
+        )
+    count = sum(finding.outcome == "clear" for finding in run.findings)
+    return Tile(
+        "Findings", str(len(found)), "", f"{plural(count, 'rule')} looked and found nothing"
+    )
+
+
+def _levels(quantities: list[Quantity]) -> str:
+    return " / ".join(dict.fromkeys(source_text(quantity) for quantity in quantities))
+
+
+def _recoverable_detail(run: Run, found: tuple[Finding, ...]) -> str:
+    text = f"by {plural(len(found), 'finding')}"
+    requested = run.totals.requested_bytes.value
+    saved = sum(f.saving_bytes.value or 0 for f in found)
+    if requested:
+        text += f", {percent_text(saved / requested)} of the requested bytes"
+    times = [f.saving_ns.high for f in found if f.saving_ns is not None]
+    return f"{text}, up to {time_text(sum(times))}" if times else text
+
+
+def title_of(run: Run) -> str:
+    """The page's title: workload, batch and model."""
+    parts = [step_name(run).capitalize()]
+    if run.workload.batch is not None:
+        parts.append(f"batch {run.workload.batch}")
+    name = clean(run.model.name, 80)
+    return " ".join(parts) + (f", {name}" if name else "") + f" on {clean(machine_name(run), 60)}"
