@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -202,7 +203,7 @@ def _peak_flops_per_s(dtype: torch.dtype, device: str) -> float | None:
         try:
             left = torch.randn(side, side, device=device).to(dtype)
             right = torch.randn(side, side, device=device).to(dtype)
-            seconds = _best_seconds(lambda a=left, b=right: a @ b, device)
+            seconds = _best_seconds(partial(torch.matmul, left, right), device)
         except RuntimeError:  # this dtype has no product on this device
             return best
         rate = _rate(2 * side**3, seconds)

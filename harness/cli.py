@@ -16,7 +16,10 @@ from rooflens import __version__
 from rooflens.errors import RooflensError
 
 COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("run", "Run a step of WORKLOAD here, write a report, say what it wastes."),
     "theory": ("theory", "What a step must move and compute, from its config alone."),
+    "doctor": ("doctor", "What works on this machine, and the one-line fix for what does not."),
+    "list": ("list_", "Workloads, models and GPUs by name."),
 }
 
 EPILOG = """\b

@@ -1,4 +1,7 @@
-"""The options that several commands share: one spelling, one meaning, one help line each."""
+"""The options that several commands share: one spelling, one meaning, one help line each.
+
+Values are checked in callbacks that raise UsageError, so that a mistake is answered in one line.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,13 @@ from typing import Any, TypeVar
 import click
 
 from rooflens.architectures import DEFAULT_MODEL
-from rooflens.errors import RooflensError, UsageError, did_you_mean
+from rooflens.errors import UsageError, did_you_mean
 from rooflens.units import DTYPE_ALIASES, parse_token_count
 from rooflens.vocabulary import EVIDENCE
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Decorator = Callable[[Decorated], Decorated]
+Callback = Callable[[click.Context, click.Parameter, Any], Any]
 
 ATTENTIONS = ("eager", "sdpa", "flash_attention_2")
 DEVICES = ("auto", "cuda", "cpu", "meta")
@@ -22,115 +26,92 @@ DTYPES = ("bfloat16", "float16", "float32")
 LOGITS = ("last", "all")
 
 
-class Count(click.ParamType):
-    """A whole number as people type it (`2048`, `8k`), not below `minimum`."""
+def count(minimum: int) -> Callback:
+    """A whole number as people type it (`2048`, `8k`), not below `minimum`; None stays None."""
 
-    name = "count"
-
-    def __init__(self, minimum: int) -> None:
-        self.minimum = minimum
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int | None:
-        if isinstance(value, int):
-            number = value
-        else:
-            option = _option_name(param)
-            text = str(value)
-            negative = text.startswith("-") and text[1:].isdigit()
-            number = int(text) if negative else parse_token_count(text, option)
-        if number < self.minimum:
-            raise UsageError(f"{_option_name(param)} {number}: it must be {self.minimum} or more.")
+    def check(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+        if value is None:
+            return None
+        option = param.opts[0]
+        negative = value.startswith("-") and value[1:].isdigit()
+        number = int(value) if negative else parse_token_count(value, option)
+        if number < minimum:
+            raise UsageError(f"{option} {number}: it must be {minimum} or more.")
         return number
 
-
-class Word(click.ParamType):
-    """One of a few words; a near miss is answered with a suggestion, in one line."""
-
-    name = "word"
-
-    def __init__(self, words: tuple[str, ...], aliases: dict[str, str] | None = None) -> None:
-        self.words = words
-        self.aliases = aliases or {}
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str | None:
-        word = self.aliases.get(str(value).lower(), str(value).lower())
-        if word not in self.words:
-            hint = did_you_mean(word, self.words)
-            raise UsageError(f'{_option_name(param)}: unknown value "{value}".', hint)
-        return word
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        return "[" + "|".join(self.words) + "]"
+    return check
 
 
-class Layers(click.ParamType):
-    """`all`, `auto` or a number of layers."""
+def word(words: tuple[str, ...], aliases: dict[str, str] | None = None) -> Callback:
+    """One of a few words, in any case; a near miss is answered with a suggestion."""
 
-    name = "N|all|auto"
+    def check(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+        if value is None:
+            return None
+        lowered = value.lower()
+        found = (aliases or {}).get(lowered, lowered)
+        if found not in words:
+            hint = did_you_mean(found, words)
+            raise UsageError(f'{param.opts[0]}: unknown value "{value}".', hint)
+        return found
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str | None:
-        word = str(value).lower()
-        if word in ("all", "auto") or (word.isascii() and word.isdigit() and int(word) >= 1):
-            return word
-        raise UsageError(f'--layers: "{value}" is neither a number from 1 nor all or auto.')
-
-
-class Evidence(click.ParamType):
-    """`auto`, or a comma list of evidence levels. Converts to a tuple; empty means auto."""
-
-    name = "LEVEL,..."
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...] | None:
-        if isinstance(value, tuple):
-            return value
-        words = [word.strip().lower() for word in str(value).split(",") if word.strip()]
-        if words == ["auto"]:
-            return ()
-        for word in words:
-            if word not in EVIDENCE:
-                raise UsageError(
-                    f'--evidence: unknown level "{word}".', did_you_mean(word, (*EVIDENCE, "auto"))
-                )
-        return tuple(level for level in EVIDENCE if level in words)
+    return check
 
 
-class Label(click.ParamType):
-    """`KEY=VALUE`. Converts to a pair."""
+def layers(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """`all`, `auto` or a number of layers, as text."""
+    lowered = value.lower()
+    if lowered in ("all", "auto"):
+        return lowered
+    if lowered.isascii() and lowered.isdigit() and int(lowered) >= 1:
+        return lowered
+    raise UsageError(f'--layers: "{value}" is neither a number from 1 nor all or auto.')
 
-    name = "KEY=VALUE"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str] | None:
-        if isinstance(value, tuple):
-            return value
-        key, equals, text = str(value).partition("=")
+def evidence(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
+    """A comma list of evidence levels in their own order; `auto` is empty."""
+    words = [piece.strip().lower() for piece in value.split(",") if piece.strip()]
+    if words == ["auto"]:
+        return ()
+    for level in words:
+        if level not in EVIDENCE:
+            hint = did_you_mean(level, (*EVIDENCE, "auto"))
+            raise UsageError(f'--evidence: unknown level "{level}".', hint)
+    return tuple(level for level in EVIDENCE if level in words)
+
+
+def labels(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
+    """`KEY=VALUE` pairs."""
+    pairs = {}
+    for text in value:
+        key, equals, content = text.partition("=")
         if not equals or not key.strip():
-            raise UsageError(f'--label: "{value}" is not KEY=VALUE.', "E.g. --label commit=1a2b3c.")
-        return key.strip(), text
+            raise UsageError(f'--label: "{text}" is not KEY=VALUE.', "E.g. --label commit=1a2b3c.")
+        pairs[key.strip()] = content
+    return pairs
 
 
-def _option_name(param: click.Parameter | None) -> str:
-    return param.opts[0] if param is not None and param.opts else "option"
-
-
-def _stack(*decorators: Decorator[Any]) -> Decorator[Decorated]:
+def _stack(*decorators: Decorator[Any]) -> Decorator[Any]:
     """One decorator out of several; `--help` shows them in the order given."""
 
-    def apply(function: Decorated) -> Decorated:
+    def apply(function: Any) -> Any:
         for decorator in reversed(decorators):
             function = decorator(function)
         return function
 
     return apply
+
+
+def word_option(name: str, words: tuple[str, ...], help: str, **more: Any) -> Decorator[Any]:
+    """An option that takes one of a few words."""
+    metavar = more.pop("metavar", "|".join(words))
+    callback = word(words, more.pop("aliases", None))
+    return click.option(name, metavar=metavar, callback=callback, help=help, **more)
+
+
+def count_option(name: str, minimum: int, help: str, **more: Any) -> Decorator[Any]:
+    """An option that takes a count such as `2048` or `8k`."""
+    return click.option(name, metavar="N", callback=count(minimum), help=help, **more)
 
 
 model_option = click.option(
@@ -140,59 +121,52 @@ model_option = click.option(
     help="A shipped model (see `profile list`), a Hugging Face directory or a config.json.",
 )
 gpu_option = click.option("--gpu", help="Whose roof to use, e.g. rtx4090 (see `profile list`).")
-dtype_option = click.option(
-    "--dtype", type=Word(DTYPES, DTYPE_ALIASES), help="Instead of the model's own."
+dtype_option = word_option(
+    "--dtype", DTYPES, "Instead of the model's own, e.g. bf16.", aliases=DTYPE_ALIASES
 )
-shape_options: Decorator[Any] = _stack(
-    click.option("--batch", type=Count(1), default=1, show_default=True, help="Sequences."),
-    click.option("--context", type=Count(0), help="Tokens already in the KV cache, e.g. 8k."),
-    click.option("--prompt", type=Count(1), help="New tokens of a prefill."),
-    click.option("--query-tokens", type=Count(1), help="New tokens of a verify step."),
-    click.option(
-        "--logits", type=Word(LOGITS), default="last", show_default=True, help="Positions scored."
-    ),
+attention_option = word_option(
+    "--attention", ATTENTIONS, "Attention implementation.", default="sdpa", show_default=True
 )
-"""`batch`, `context`, `prompt`, `query_tokens`, `logits`; None where the workload decides."""
-output_options: Decorator[Any] = _stack(
-    click.option(
-        "-o",
-        "--output",
-        type=click.Path(path_type=Path),
-        help="Run directory to write instead of rooflens-runs/...",
-    ),
-    click.option("--force", is_flag=True, help="Replace the run directory if it exists."),
+logits_option = word_option(
+    "--logits", LOGITS, "Positions that are scored.", default="last", show_default=True
 )
+batch_option = count_option("--batch", 1, "Sequences.", default="1", show_default=True)
+context_option = count_option("--context", 0, "Tokens already in the KV cache, e.g. 8k.")
+prompt_option = count_option("--prompt", 1, "New tokens of a prefill.")
+query_tokens_option = count_option("--query-tokens", 1, "New tokens of a verify step.")
+output_option = click.option(
+    "-o",
+    "--output",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Run directory to write, instead of rooflens-runs/...",
+)
+force_option = click.option("--force", is_flag=True, help="Replace the run directory.")
 label_option = click.option(
-    "--label", "labels", type=Label(), multiple=True, help="Kept in the run, e.g. commit=1a2b3c."
+    "--label",
+    "labels",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=labels,
+    help="Kept in the run, e.g. commit=1a2b3c.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 
 
 def format_options(*formats: str) -> Decorator[Any]:
-    """`--format` with `text` first, and `--json`."""
+    """`--format` (its first word is the default) and `--json`."""
     return _stack(
-        click.option(
+        word_option(
             "--format",
-            "output_format",
-            type=Word(formats),
+            formats,
+            "What goes to standard output.",
             default=formats[0],
             show_default=True,
-            help="What goes to standard output.",
         ),
         json_option,
     )
 
 
-def chosen_format(output_format: str, as_json: bool) -> str:
+def chosen_format(format: str, as_json: bool) -> str:
     """The format that `--format` and `--json` ask for together."""
-    return "json" if as_json else output_format
-
-
-def known_gpu(name: str) -> Any:
-    """Look up `--gpu`, with the option's name in the message. Raises UsageError."""
-    from rooflens.reports.theory.gpus import gpu
-
-    try:
-        return gpu(name)
-    except RooflensError as error:
-        raise UsageError(f"--gpu: {error.message}", error.hint) from None
+    return "json" if as_json else format

@@ -10,7 +10,7 @@ from rooflens.harness.options import chosen_format, format_options
 
 @click.command("doctor")
 @format_options("text", "json")
-def command(output_format: str, as_json: bool) -> None:
+def command(format: str, as_json: bool) -> None:
     """What works on this machine, and the one-line fix for what does not.
 
     \b
@@ -21,7 +21,7 @@ def command(output_format: str, as_json: bool) -> None:
     from rooflens.harness.doctor.report import diagnose, render_json, render_text
 
     diagnosis = diagnose()
-    if chosen_format(output_format, as_json) == "json":
+    if chosen_format(format, as_json) == "json":
         click.echo(render_json(diagnosis))
     else:
         click.echo(render_text(diagnosis))

@@ -38,7 +38,7 @@ def load_config(model: str) -> dict[str, Any]:
     if path.is_dir():
         path = path / "config.json"
     if not path.is_file():
-        if path.suffix or "/" in model:
+        if path.suffix == ".json" or "/" in model:
             raise InputError(
                 f"No model configuration at {path}.", "Give a directory or config.json."
             )

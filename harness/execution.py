@@ -1,0 +1,122 @@
+"""Run the step for real: warm up, time it, and time every op once in an extra step."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+import torch
+
+from rooflens.harness.progress import Progress
+from rooflens.harness.recorder import record
+from rooflens.model import Op
+from rooflens.quantity import Record
+from rooflens.reports.format import bytes_text
+from rooflens.workloads.models import LoadedModel, load_model
+from rooflens.workloads.registry import workload
+from rooflens.workloads.spec import StepSpec
+from rooflens.workloads.step import ModelStep
+
+
+class Execution(Record, frozen=True, kw_only=True):
+    """What running a step gave. Times are of the layers that ran."""
+
+    wall_ns: tuple[float, ...]
+    """Every timed step, in order; warm-up excluded."""
+    recorded: tuple[Op, ...]
+    """Ops of one extra step with their host times; empty where host times mean nothing."""
+    weights: str
+    held_bytes: int
+    """Memory of the weights."""
+
+
+def execute(
+    spec: StepSpec,
+    *,
+    warmup: int,
+    steps: int,
+    cache_bytes: int | None,
+    progress: Progress,
+    step_s: float | None = None,
+) -> Execution:
+    """Build the model and inputs of `spec` and run its step.
+
+    `cache_bytes` is the last-level cache (it decides whether dummy layers may share storage);
+    `step_s` is the expected duration of a step, for the progress line.
+    """
+    with progress.stage("Filling weights"):
+        loaded = load_model(spec, cache_bytes)
+    with progress.stage("Filling the KV cache" if spec.context else "Making inputs"):
+        step = workload(spec.workload).build(spec, loaded)
+    wait = torch.cuda.synchronize if spec.device == "cuda" else _nothing_to_wait_for
+    name = f"Running {loaded_text(loaded)}"
+    total = warmup + steps
+    with progress.stage(name, step_s * total if step_s else None, steps=total):
+        wall = _timed_steps(step, warmup, steps, wait, progress)
+    recorded: tuple[Op, ...] = ()
+    if spec.device == "cpu":
+        with progress.stage("Timing every op in one more step", step_s):
+            step.reset()
+            recorded = record(step.run, loaded.model, cache=step.cache, timed=True)
+    return Execution(
+        wall_ns=wall,
+        recorded=recorded,
+        weights=loaded.weights,
+        held_bytes=loaded.held_bytes,
+    )
+
+
+def join_times(
+    counted: Sequence[Op], recorded: Sequence[Op], layers_run: int
+) -> tuple[tuple[Op, ...], str]:
+    """Give the counted ops the host times of the recorded step, matched by order.
+
+    Only ops outside layers and of the first `layers_run` layers ran. Returns the ops and what did
+    not match: with any mismatch no op gets a time, because the order cannot be trusted then.
+    """
+    ran = [op for op in counted if op.layer is None or op.layer < layers_run]
+    for position, (mine, theirs) in enumerate(zip(ran, recorded, strict=False)):
+        if (mine.name, mine.module) != (theirs.name, theirs.module):
+            return tuple(counted), (
+                f"op {position} is {mine.name} in {mine.module or 'no module'} where it was "
+                f"counted, {theirs.name} in {theirs.module or 'no module'} where it ran"
+            )
+    if len(ran) != len(recorded):
+        return tuple(counted), f"{len(ran)} ops were counted, {len(recorded)} ran"
+    times = {mine.index: theirs.time_ns for mine, theirs in zip(ran, recorded, strict=True)}
+    return tuple(msgspec.structs.replace(op, time_ns=times.get(op.index)) for op in counted), ""
+
+
+def loaded_text(loaded: LoadedModel) -> str:
+    """What runs, in words: `the step (1.6 GB of weights)`."""
+    return f"the step ({bytes_text(loaded.held_bytes)} of weights)"
+
+
+def _timed_steps(
+    step: ModelStep, warmup: int, steps: int, wait: Callable[[], None], progress: Progress
+) -> tuple[float, ...]:
+    """Wall times in ns. Cache reset and garbage collection stay outside the timed range."""
+    wall = []
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        for number in range(warmup + steps):
+            step.reset()
+            wait()
+            start = time.perf_counter_ns()
+            step.run()
+            wait()
+            took = float(time.perf_counter_ns() - start)
+            if number >= warmup:
+                wall.append(took)
+            progress.advance()
+    finally:
+        if collecting:
+            gc.enable()
+    return tuple(wall)
+
+
+def _nothing_to_wait_for() -> None:
+    """CPU calls return when they are done."""
