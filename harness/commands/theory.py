@@ -9,6 +9,7 @@ import click
 
 from rooflens.errors import UsageError
 from rooflens.harness.options import (
+    Decorator,
     batch_option,
     chosen_format,
     context_option,
@@ -78,7 +79,7 @@ file_option = click.option(
 )
 
 
-def _options(*options: Any) -> Any:
+def _options(*options: Decorator[Any]) -> Decorator[Any]:
     def apply(function: Any) -> Any:
         for option in reversed(options):
             function = option(function)
@@ -89,7 +90,7 @@ def _options(*options: Any) -> Any:
 
 _step_options = _options(
     model_option, gpu_option, dtype_option, weights_option, kv_option, tp_option, contexts_option,
-    logits_option, unfused_option, absorbed_option, sampling_option, accumulate_option,
+    unfused_option, absorbed_option, sampling_option, accumulate_option,
     format_options(*FORMATS), file_option,
 )  # fmt: skip
 _bare_options = _options(
@@ -105,20 +106,22 @@ def command() -> None:
 @command.command("decode")
 @batch_option
 @context_option
+@logits_option
 @_step_options
 def decode(batch: int, context: int | None, **options: Any) -> None:
     """One new token per sequence over a KV cache."""
-    _step("decode", options, batch=batch, context=2047 if context is None else context)
+    _step("decode", options, batch, 2047 if context is None else context, query_tokens=1)
 
 
 @command.command("prefill")
 @batch_option
 @context_option
 @count_option("--prompt", 1, "New tokens.", default="2048", show_default=True)
+@logits_option
 @_step_options
 def prefill(batch: int, context: int | None, prompt: int, **options: Any) -> None:
     """A prompt, or with --context a chunk of one."""
-    _step("prefill", options, batch=batch, context=context or 0, query_tokens=prompt)
+    _step("prefill", options, batch, context or 0, query_tokens=prompt)
 
 
 @command.command("verify")
@@ -132,7 +135,7 @@ def verify(batch: int, context: int | None, query_tokens: int, **options: Any) -
     """Check k drafted tokens in one step (k+1 new tokens, all scored)."""
     options["logits"] = "all"
     context = 2047 if context is None else context
-    _step("verify", options, batch=batch, context=context, query_tokens=query_tokens)
+    _step("verify", options, batch, context, query_tokens)
 
 
 @command.command("gemm")
@@ -154,7 +157,9 @@ def gemm(
     dtype = dtype or "bfloat16"
     activation = activation_format(dtype)
     weight = number_format(weights_dtype or dtype, "--weights-dtype")
-    product = operators.gemm(m, k, n, activation=activation, weight=weight, bias=bias)
+    product = operators.gemm(
+        m, k, n, activation=activation, weight=weight, bias=bias, detail="gemm"
+    )
     found = _gpu(gpu)
     _print(
         gemm_answer(
@@ -193,13 +198,18 @@ def _gpu(name: str | None) -> Gpu | None:
     return None if name is None else gpu(name)
 
 
-def _step(workload: str, options: dict[str, Any], **sizes: int) -> None:
+def _step(
+    workload: str, options: dict[str, Any], batch: int, context: int, query_tokens: int
+) -> None:
     from rooflens.reports.theory.answer import step_answer
     from rooflens.reports.theory.step import StepShape
 
     architecture = model_architecture(options["model"])
     shape = StepShape(
         workload=workload,
+        batch=batch,
+        context=context,
+        query_tokens=query_tokens,
         logits=options["logits"],
         dtype=options["dtype"] or architecture.dtype,
         weights_dtype=options["weights_dtype"],
@@ -209,7 +219,6 @@ def _step(workload: str, options: dict[str, Any], **sizes: int) -> None:
         fused=not options["unfused"],
         absorbed=options["absorbed"],
         sampling=options["sampling"],
-        **sizes,
     )
     found = _gpu(options["gpu"])
     answer = step_answer(architecture, shape, found, options["accumulate"])

@@ -228,17 +228,18 @@ def _attention_calls(
         )  # fmt: skip
 
 
-def _mlp_block(model: Architecture, width: int, plan: Plan) -> Iterator[OperatorTheory]:
+def _mlp_block(
+    model: Architecture, width: int, plan: Plan, detail: str = ""
+) -> Iterator[OperatorTheory]:  # fmt: skip
     tokens, own = plan.tokens, width // plan.ranks
     bias = model.mlp_bias
-    if model.gated:
-        yield _projection(plan, tokens, model.hidden, own, "gate_proj", bias=bias)
-    yield _projection(plan, tokens, model.hidden, own, "up_proj", bias=bias)
+    for name in ("gate_proj", "up_proj") if model.gated else ("up_proj",):
+        yield _projection(plan, tokens, model.hidden, own, name, bias=bias, detail=detail)
     if model.gated:
         yield op.gated_activation(tokens, own, activation=plan.activation)
     else:
         yield op.plain_activation(tokens, own, activation=plan.activation)
-    yield _projection(plan, tokens, own, model.hidden, "down_proj", bias=bias)
+    yield _projection(plan, tokens, own, model.hidden, "down_proj", bias=bias, detail=detail)
 
 
 def _experts_block(
@@ -253,7 +254,7 @@ def _experts_block(
     yield replace(router, matrix=None)
     yield from _routed_operators(hidden, experts, plan, model.gated)
     if experts.shared_intermediate:
-        yield from _mlp_block(model, experts.shared_intermediate, plan)
+        yield from _mlp_block(model, experts.shared_intermediate, plan, "shared")
     if experts.shared_gate:
         gate = op.gemm(
             tokens, hidden, 1, activation=activation, weight=activation_weight(activation),

@@ -70,7 +70,8 @@ def totals_table(answer: Answer) -> Table:
     if totals.weight_bytes_read is not None:
         rows.append(("of which weights", bytes_text(totals.weight_bytes_read), ""))
     if totals.kv_bytes_per_token is not None:
-        rows.append(("KV cache per token", bytes_text(totals.kv_bytes_per_token), "all layers"))
+        layers = "one layer" if answer.model is None else "all layers"
+        rows.append(("KV cache per token", bytes_text(totals.kv_bytes_per_token), layers))
     if answer.link_bytes:
         rows.append(("sent to other ranks", bytes_text(answer.link_bytes), "per rank"))
     rows.append(
@@ -103,11 +104,14 @@ def verdict(answer: Answer) -> str:
     computes = flops_text(answer.totals.tensor_flops)
     if answer.roof is None or answer.floors is None:
         return (
-            f"This step must move {moves} and compute {computes}."
+            f"It must move {moves} and compute {computes}."
             " Add --gpu NAME for floors, bounds and crossovers."
         )
     label, floors = answer.roof.name, answer.floors
-    start = f"On {article(label)} {label} this step cannot take less than"
+    what = (
+        "step" if answer.model is not None else "product" if answer.workload == "gemm" else "call"
+    )
+    start = f"On {article(label)} {label} this {what} cannot take less than"
     memory = f"moving {moves} takes {time_text(floors.compulsory_bytes_ns)}"
     compute = f"computing {computes} takes {time_text(floors.compute_ns)}"
     side = {
@@ -167,6 +171,8 @@ def article(label: str) -> str:
 def operator_label(row: OperatorAnswer) -> str:
     """The class, and which of several operators of that class."""
     name, detail = row.operator.name, row.operator.detail
+    if name == "other" and detail:
+        return detail
     return f"{name} ({detail})" if detail and detail not in (name, "fused") else name
 
 
