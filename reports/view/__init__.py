@@ -9,6 +9,8 @@ kernels, timeline (with waterfall), changes, measured, words. `page.py` holds th
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from rooflens.model import Run
@@ -19,7 +21,7 @@ from rooflens.reports.view.findings import findings, found_by_saving
 from rooflens.reports.view.kernels import kernels
 from rooflens.reports.view.measured import measured
 from rooflens.reports.view.operators import operators
-from rooflens.reports.view.page import Page
+from rooflens.reports.view.page import Changes, Page
 from rooflens.reports.view.redact import redacted
 from rooflens.reports.view.roofline import roofline_section
 from rooflens.reports.view.timeline import timeline_view
@@ -27,6 +29,9 @@ from rooflens.reports.view.trust import trust
 from rooflens.reports.view.verdict import title_of, verdict
 from rooflens.reports.view.where import where
 from rooflens.reports.view.words import WORDS
+
+if TYPE_CHECKING:
+    from rooflens.reports.compare.records import Comparison
 
 __all__ = ["Page", "build_page"]
 
@@ -41,8 +46,13 @@ _EVIDENCE = (
 )
 
 
-def build_page(run: Run, baseline: Run | None = None) -> Page:
-    """Word, format and draw everything a report of `run` shows."""
+def build_page(run: Run, baseline: Run | None = None, comparison: Comparison | None = None) -> Page:
+    """Word, format and draw everything a report of `run` shows.
+
+    With a `baseline` (or a ready-made `comparison` with one) it has the section "what changed".
+    """
+    if comparison is None and baseline is not None:
+        comparison = _compared(baseline, run)
     run = redacted(run)
     facts = basis(run)
     found = found_by_saving(run)
@@ -60,11 +70,24 @@ def build_page(run: Run, baseline: Run | None = None) -> Page:
         operators=operators(facts),
         kernels=kernels(facts),
         timeline=timeline_view(facts),
-        changes=None,
+        changes=None if comparison is None else _changes(comparison),
         measured=measured(facts),
         words=WORDS,
         data=_data(run),
     )
+
+
+def _changes(comparison: Comparison) -> Changes:
+    from rooflens.reports.view.changes import changes
+
+    return changes(comparison)
+
+
+def _compared(baseline: Run, run: Run) -> Comparison:
+    # Imported here: comparing needs numpy, which rendering alone does not.
+    from rooflens.reports.compare import compare
+
+    return compare([baseline], [run])
 
 
 def _subtitle(run: Run) -> str:
