@@ -15,6 +15,7 @@ OPERATOR_CLASSES: tuple[str, ...] = (
 
 FUSED_CLASSES: dict[str, tuple[str, ...]] = {
     "qkv_proj": ("q_proj", "k_proj", "v_proj"),
+    "kv_proj": ("k_proj", "v_proj"),
     "gate_up_proj": ("gate_proj", "up_proj"),
 }
 """A class written for one call that serves several classes of the theory."""

@@ -163,19 +163,16 @@ def _attention(spec: StepSpec) -> str:
 
 def _skeleton(config: Any, dtype: torch.dtype) -> Any:
     """The model without memory: every parameter on meta, none initialised."""
-    from transformers import AutoModelForCausalLM
-
+    auto: Any = _auto_model()
     with torch.device("meta"):
-        return AutoModelForCausalLM.from_config(
+        return auto.from_config(
             config, dtype=dtype, attn_implementation=config._attn_implementation
         )
 
 
 def _from_files(directory: Path, config: Any, dtype: torch.dtype) -> Any:
-    from transformers import AutoModelForCausalLM
-
     try:
-        return AutoModelForCausalLM.from_pretrained(
+        return _auto_model().from_pretrained(
             directory, config=config, dtype=dtype, local_files_only=True, use_safetensors=True
         )
     except (OSError, ValueError, RuntimeError) as error:
@@ -250,8 +247,15 @@ def _count(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _quiet_transformers() -> None:
-    from transformers.utils import logging
+def _auto_model() -> Any:
+    from transformers import AutoModelForCausalLM
 
+    return AutoModelForCausalLM
+
+
+def _quiet_transformers() -> None:
+    import transformers.utils.logging
+
+    logging: Any = transformers.utils.logging
     logging.set_verbosity_error()
     logging.disable_progress_bar()

@@ -195,7 +195,8 @@ def _elements_written(name: str, args: tuple[Any, ...]) -> int:
     indices = [index for index in args[1] if isinstance(index, torch.Tensor)]
     if any(index.dtype in (torch.bool, torch.uint8) for index in indices):
         return int(max(destination.numel(), 1))
-    picked = math.prod(torch.broadcast_shapes(*(index.shape for index in indices)))
+    shapes = [tuple(index.shape) for index in indices]
+    picked = math.prod(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
     others = [
         length
         for axis, length in enumerate(destination.shape)

@@ -54,9 +54,9 @@ def fused_call(
     if name == "rooflens.flash_attention_2":
         query, key, value, causal, window = args[:5]
         # The package's layout is (batch, tokens, heads, size); shapes are shown heads first.
-        heads_first = [tensor.transpose(1, 2) for tensor in (query, key, value, output)]
         return FusedCall(
-            *heads_first[:3], None, heads_first[3], bool(causal), None, "flash_attention_2",
+            query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), None,
+            output.transpose(1, 2), bool(causal), None, "flash_attention_2",
             bottom_right=True, window=window or None, modelled=True,
         )  # fmt: skip
     match = BACKEND.match(name)
@@ -75,9 +75,11 @@ def fused_call(
 
 def only_math_allowed() -> bool:
     """Whether `sdpa_kernel(SDPBackend.MATH)` (or the global switches) leave only the composite."""
-    cuda = torch.backends.cuda
+    backends: Any = torch.backends.cuda
     return not (
-        cuda.flash_sdp_enabled() or cuda.mem_efficient_sdp_enabled() or cuda.cudnn_sdp_enabled()
+        backends.flash_sdp_enabled()
+        or backends.mem_efficient_sdp_enabled()
+        or backends.cudnn_sdp_enabled()
     )
 
 
@@ -106,7 +108,11 @@ class FusedOnMeta(TorchFunctionMode):
         self._recorded = recorded
 
     def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
         if func is torch.nn.functional.scaled_dot_product_attention:
@@ -133,7 +139,5 @@ class FusedOnMeta(TorchFunctionMode):
         batch, heads, tokens, _ = query.shape
         # Fused kernels write (batch, tokens, heads, size): the model's transpose back is then free.
         output = query.new_empty((batch, tokens, heads, value.shape[-1])).transpose(1, 2)
-        self._recorded(
-            FusedCall(query, key, value, attn_mask, output, is_causal, scale, "meta")
-        )
+        self._recorded(FusedCall(query, key, value, attn_mask, output, is_causal, scale, "meta"))
         return output

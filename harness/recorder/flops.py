@@ -75,7 +75,7 @@ def matrix_flops(
 
 
 def _custom_flops(name: str, tensors: list[torch.Tensor], output: Any) -> tuple[int, bool]:
-    outputs = [t for t in (output if isinstance(output, (tuple, list)) else (output,))]
+    outputs = output if isinstance(output, (tuple, list)) else (output,)
     results = [t for t in outputs if isinstance(t, torch.Tensor) and t.ndim]
     bare = name.split(".", 1)[-1]
     if ATTENTION_NAME.search(bare) and not NOT_ATTENTION.search(bare):
@@ -94,8 +94,6 @@ def _custom_flops(name: str, tensors: list[torch.Tensor], output: Any) -> tuple[
             return 2 * result.numel() * data.shape[-1], True
         return 0, True
     return 0, False
-
-
 
 
 _OURS = {

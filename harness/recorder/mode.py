@@ -162,9 +162,7 @@ class Recorder:
     ) -> None:
         results = [leaf for leaf in tree_leaves(output) if isinstance(leaf, torch.Tensor)]
         found = access.accesses(func, args, kwargs, results)
-        if found.aliases_only or not (
-            found.mutated or found.created or name in access.READS_BACK
-        ):
+        if found.aliases_only or not (found.mutated or found.created or name in access.READS_BACK):
             return
         flops, modelled = matrix_flops(func, name, args, kwargs, output)
         attributes = _attributes(func, args, kwargs)
@@ -255,11 +253,11 @@ class Recorder:
                 caches.update(t.id for t in outputs)
             elif old and any(t.fresh for t in inputs) and len(inputs) == 2:
                 caches.update((*(t.id for t in old), *(t.id for t in outputs)))
+            elif any(t.shape == (0,) for t in inputs) and len(inputs) == 2:
+                caches.update(t.id for t in outputs)  # the first append to an empty DynamicCache
         elif name in _CACHE_WRITERS or (not name.startswith("aten.") and "cache" in name):
             caches.update(
-                t.id
-                for t in outputs
-                if not t.fresh and not t.weight_name and len(t.shape) >= 3
+                t.id for t in outputs if not t.fresh and not t.weight_name and len(t.shape) >= 3
             )
 
     def _op(self, index: int, call: _Call) -> Op:
@@ -297,13 +295,17 @@ class Recorder:
         )
 
 
-class _Dispatch(TorchDispatchMode):
+class _Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, recorder: Recorder) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._recorder = recorder
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
         if _is_composite(func):
@@ -320,9 +322,10 @@ class _Dispatch(TorchDispatchMode):
 def _is_composite(func: Any) -> bool:
     if not isinstance(func, torch._ops.OpOverload):
         return False
-    return bool(
-        torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
+    name = func._schema.name + (
+        f".{func._schema.overload_name}" if func._schema.overload_name else ""
     )
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd"))
 
 
 def _unique(operands: Iterable[_Touched]) -> int:
@@ -358,9 +361,7 @@ def _is_expanded(tensor: torch.Tensor) -> bool:
     return any(s == 0 and n > 1 for n, s in zip(tensor.shape, strides, strict=True))
 
 
-def _attributes(
-    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> dict[str, Attribute]:
+def _attributes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Attribute]:
     """Plain arguments that differ from their defaults: dim, dtype, scale, alpha, other ..."""
     schema = getattr(func, "_schema", None)
     if schema is None:

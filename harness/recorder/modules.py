@@ -1,8 +1,7 @@
-"""Follow a model's modules as they run, and know its weights, caches and inputs by their storage."""
+"""Follow a model's modules as they run, and know its weights and caches by their storage."""
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -72,7 +71,7 @@ class ModuleTracker:
             if whole.start <= view.start and view.start + view.span <= whole.start + whole.span
         ]
         names = covering or [name for name, _ in candidates]
-        return max(names, key=lambda name: len(os.path.commonprefix([f"{path}.", name])))
+        return max(names, key=lambda name: _shared_length(f"{path}.", name))
 
     def is_weight(self, storage_id: int) -> bool:
         """Whether the storage holds a parameter or buffer of the model."""
@@ -121,8 +120,14 @@ class ModuleTracker:
     def note_cache(self, holder: object) -> None:
         """Remember every tensor inside a cache object as key/value cache."""
         for tensor in tensors_in(holder):
-            if tensor.numel() and not self.is_weight(self._ids.id_of(tensor)):
+            if tensor.ndim >= 3 and not self.is_weight(self._ids.id_of(tensor)):
                 self.cache_ids.add(self._ids.id_of(tensor))
+
+
+def _shared_length(path: str, name: str) -> int:
+    """Characters that two dotted paths have in common from the start."""
+    different = (i for i, (a, b) in enumerate(zip(path, name, strict=False)) if a != b)
+    return next(different, min(len(path), len(name)))
 
 
 def _named(model: nn.Module, method: str) -> Iterable[tuple[str, torch.Tensor]]:

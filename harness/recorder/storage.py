@@ -32,7 +32,7 @@ class StorageIds:
         known = self._ids.get(key)
         if known is not None:
             return known
-        self._references.append(StorageWeakRef(storage))
+        self._references.append(StorageWeakRef(storage))  # type: ignore[no-untyped-call]
         self._ids[key] = len(self._ids) + len(self._without_storage)
         return self._ids[key]
 
@@ -65,7 +65,7 @@ def view_of(tensor: torch.Tensor) -> View:
     if tensor.numel() == 0:
         return View(0, 0, 0)
     try:
-        strides, offset = tensor.stride(), tensor.storage_offset()
+        strides, offset = tensor.stride(), int(tensor.storage_offset())
     except (NotImplementedError, RuntimeError):
         size = tensor.numel() * itemsize
         return View(0, size, size, (tensor.numel(), itemsize))
