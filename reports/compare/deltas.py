@@ -1,0 +1,188 @@
+"""Differences of single quantities: exact where the evidence is exact, with a tolerance elsewhere.
+
+Counted and theoretical numbers and executed FLOPs are exact: any difference is a change. Moved
+bytes come from hardware counters and vary from run to run by what the cache happened to hold, so
+a difference below a tolerance (1 % by default) is WITHIN_NOISE. A quantity that one side lacks, or
+that rests on different evidence, gets no verdict, and says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import median
+
+from rooflens.model import Quantity, Unit, absent, known
+from rooflens.reports.compare.records import Delta, Verdict
+from rooflens.reports.format import NONE, count_text, delta_text, exact_text, quantity_text
+
+Measure = Callable[[float], bool]
+
+MIRROR = {
+    Verdict.IMPROVED: Verdict.REGRESSED,
+    Verdict.REGRESSED: Verdict.IMPROVED,
+    Verdict.NEW: Verdict.GONE,
+    Verdict.GONE: Verdict.NEW,
+}
+
+METRIC_NAMES = {
+    "minimum_bytes": "minimum bytes",
+    "compulsory_bytes": "compulsory bytes",
+    "requested_bytes": "requested bytes",
+    "moved_bytes": "moved bytes",
+    "minimum_flops": "minimum FLOPs",
+    "requested_flops": "requested FLOPs",
+    "executed_flops": "executed FLOPs",
+    "elementwise_flops": "elementwise FLOPs",
+    "intensity": "intensity",
+    "intensity_measured": "measured intensity",
+    "intensity_minimum": "minimum intensity",
+    "step_time_ns": "step time",
+    "time_ns": "time",
+    "floor_ns": "floor",
+    "operator_floor_ns": "operator floor",
+    "gap_ns": "gap",
+    "calls": "ops",
+    "launches": "kernel launches",
+}
+"""What a metric is called for people."""
+
+JUDGED = (
+    "requested_bytes",
+    "moved_bytes",
+    "requested_flops",
+    "executed_flops",
+    "calls",
+    "launches",
+)
+"""Metrics where more is worse. The others are shown and never judged."""
+
+
+def count(value: float, source: str = "counted") -> Quantity:
+    """A number of calls or launches."""
+    return known(value, "1", "timeline" if source == "timeline" else "counted")
+
+
+def pool(quantities: Sequence[Quantity]) -> Quantity:
+    """One quantity for several runs of a side: the common value, or the median of measured ones.
+
+    Counted and theoretical numbers of one side must agree; where they do not, the side has no
+    number.
+    """
+    first = quantities[0]
+    if len(quantities) == 1:
+        return first
+    for quantity in quantities:
+        if quantity.value is None:
+            return quantity
+    values = [quantity.value for quantity in quantities if quantity.value is not None]
+    if all(value == values[0] for value in values):
+        return first
+    if len({(quantity.unit, quantity.source) for quantity in quantities}) > 1:
+        return absent("the runs of this side rest on different evidence")
+    if first.source in ("counted", "theory"):
+        return absent(
+            f"the runs of this side disagree: {count_text(values[0])} and "
+            f"{count_text(next(value for value in values if value != values[0]))}"
+        )
+    return Quantity(value=median(values), unit=first.unit, source=first.source)
+
+
+def delta(
+    metric: str, base: Quantity, head: Quantity, tolerance: float = 0.0, forbidden: str = ""
+) -> Delta:
+    """Compare one quantity. `forbidden` is why it must not be compared, if it must not."""
+    if forbidden and not (base.value is None and head.value is None):
+        return Delta(
+            metric=metric, base=base, head=head, verdict=Verdict.NOT_COMPARABLE, reason=forbidden
+        )
+    if base.value is None or head.value is None:
+        return Delta(
+            metric=metric,
+            base=base,
+            head=head,
+            verdict=Verdict.CANNOT_JUDGE,
+            reason=_missing(base, head),
+        )
+    if base.source != head.source and metric not in ("intensity", "calls"):
+        return Delta(
+            metric=metric,
+            base=base,
+            head=head,
+            verdict=Verdict.NOT_COMPARABLE,
+            reason=f"{base.source} on one side, {head.source} on the other",
+        )
+    change = head.value - base.value
+    relative = change / base.value if base.value else None
+    return Delta(
+        metric=metric,
+        base=base,
+        head=head,
+        change=change,
+        relative=relative,
+        verdict=_verdict(metric, change, relative, tolerance),
+    )
+
+
+def _missing(base: Quantity, head: Quantity) -> str:
+    if base.value is None and head.value is None:
+        return base.absent or head.absent or "not measured"
+    side, reason = ("base", base.absent) if base.value is None else ("head", head.absent)
+    return f"{side}: {reason or 'not measured'}"
+
+
+def _verdict(metric: str, change: float, relative: float | None, tolerance: float) -> Verdict:
+    if change == 0:
+        return Verdict.NO_CHANGE_SHOWN
+    if metric not in JUDGED:
+        return Verdict.NO_CHANGE_SHOWN
+    if relative is not None and abs(relative) <= tolerance:
+        return Verdict.WITHIN_NOISE
+    return Verdict.REGRESSED if change > 0 else Verdict.IMPROVED
+
+
+def changed(item: Delta) -> bool:
+    """The two sides differ, or one of them lacks the number."""
+    if item.base.value is None and item.head.value is None:
+        return False
+    return item.change != 0
+
+
+def gap(time: Quantity, floor: Quantity) -> Quantity:
+    """Time above the floor."""
+    if time.value is None:
+        return time
+    if floor.value is None:
+        return floor
+    return Quantity(value=time.value - floor.value, unit="ns", source=time.source)
+
+
+def per(total: Quantity, divisor: float, unit: Unit | None = None) -> Quantity:
+    """A quantity divided, e.g. per token."""
+    if total.value is None or total.unit is None or total.source is None:
+        return total
+    return known(total.value / divisor, unit or total.unit, total.source)
+
+
+def change_text(item: Delta) -> str:
+    """`+939.5 MB (+6.6 %)`, an exact count, or a dash."""
+    if item.change is None:
+        return NONE
+    if item.change == 0:
+        return "same"
+    size = Quantity(value=abs(item.change), unit=item.head.unit, source=item.head.source)
+    sign = "+" if item.change > 0 else "−"
+    share = f" ({delta_text(item.relative)})" if item.relative is not None else ""
+    return f"{sign}{quantity_text(size)}{share}"
+
+
+def side_text(quantity: Quantity) -> str:
+    """One side of a delta, or a dash."""
+    return quantity_text(quantity)
+
+
+def exact_change_text(item: Delta) -> str:
+    """The change without rounding."""
+    if item.change is None:
+        return item.reason
+    size = Quantity(value=abs(item.change), unit=item.head.unit, source=item.head.source)
+    return f"{'+' if item.change > 0 else '−' if item.change < 0 else ''}{exact_text(size)}"
