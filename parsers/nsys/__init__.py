@@ -1,0 +1,1 @@
+"""Reading the SQLite export of Nsight Systems, whatever its schema version."""
