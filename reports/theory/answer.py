@@ -16,6 +16,7 @@ from rooflens.reports.theory.floor import (
     bound,
     floor_ns,
     operator_floor_ns,
+    printed_ridge,
     ridge,
     step_floors,
 )
@@ -120,7 +121,7 @@ def step_answer(
         floors=None if roof is None else step_floors(theory, roof),
         crossover_tokens={}
         if roof is None
-        else step_crossovers(theory, ridge(roof), activation=activation, weight=weight),
+        else step_crossovers(theory, printed_ridge(roof), activation=activation, weight=weight),
         notes=_notes(theory),
         disagreements=() if gpu is None else gpu.notes,
     )
@@ -139,7 +140,7 @@ def gemm_answer(
     if answer.roof is not None:
         crossings = {
             operator.name: crossover_tokens(
-                k, n, ridge(answer.roof), activation=activation, weight=weight
+                k, n, printed_ridge(answer.roof), activation=activation, weight=weight
             )
         }
     totals = replace(answer.totals, params=k * n, weight_bytes_read=operator.weight_bytes)

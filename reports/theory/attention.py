@@ -60,6 +60,19 @@ def pairs(span: Span, causal: bool = True, window: int | None = None) -> int:
     return growing * c + growing * (growing + 1) // 2 + (q - growing) * window
 
 
+def tiled_pairs(span: Span, tile: int = 128) -> int:
+    """Pairs that a causal kernel computes when it skips whole tiles of `tile` x `tile` only.
+
+    For a prefill of 2048 and tiles of 128 that is 53.1 % of all pairs.
+    """
+    total = 0
+    for first in range(0, span.query, tile):
+        rows = min(tile, span.query - first)
+        last_key = span.context + first + rows
+        total += rows * min(span.keys, -(-last_key // tile) * tile)
+    return total
+
+
 def keys_read(span: Span, window: int | None = None) -> int:
     """Distinct keys that the queries of one sequence attend."""
     if window is None:

@@ -12,6 +12,8 @@ The bias (1/K of the weight) is left out, as in the formula.
 
 from __future__ import annotations
 
+import math
+
 from rooflens.reports.theory.formats import Format
 from rooflens.reports.theory.step import StepTheory
 
@@ -53,3 +55,29 @@ def step_crossovers(
         )
         for name, (k, n) in found.items()
     }
+
+
+def attention_crossover_queries(
+    query_heads: int, kv_heads: int, ridge: float, *, element_bytes: float = 2,
+    keys: float = math.inf,
+) -> float | None:  # fmt: skip
+    """New tokens s at which full attention over L keys reaches the ridge (verify, chunks).
+
+    (2/b) n_q s L / (n_kv L + n_q s) = I* gives s = x n_kv L / (n_q (L - x)), x = I* b/2; on a very
+    long context x n_kv / n_q. None when L <= x: such an attention never gets there.
+    """
+    x = ridge * element_bytes / 2
+    if math.isinf(keys):
+        return x * kv_heads / query_heads
+    return None if keys <= x else x * kv_heads * keys / (query_heads * (keys - x))
+
+
+def attention_crossover_prompt(
+    query_heads: int, kv_heads: int, ridge: float, *, element_bytes: float = 2, causal: bool = True
+) -> float:
+    """Length of a prompt from which its attention is compute-bound.
+
+    The intensity is (2/b) S n_q/(n_q + n_kv), causal half of that with S + 1 for S.
+    """
+    per_token = 2 / element_bytes * query_heads / (query_heads + kv_heads)
+    return 2 * ridge / per_token - 1 if causal else ridge / per_token

@@ -93,13 +93,15 @@ def _roofline(answer: Answer) -> Drawing | None:
     if roof is None or ridge is None:
         return None
     points = []
+    seen: set[tuple[str, float]] = set()
     for row in answer.operators:
         intensity = row.operator.intensity
         if intensity > 0:
             rate = min(roof.peak_flops_per_s, intensity * roof.bandwidth_bytes_per_s)
             points.append(
                 Point(
-                    name=words.operator_label(row),
+                    name=row.operator.name if row.operator.name != "other" else "gemm",
+                    labelled=(row.operator.name, round(intensity, 1)) not in seen,
                     intensity=intensity,
                     rate=rate,
                     css=_COLOURS[row.bound],
@@ -107,6 +109,7 @@ def _roofline(answer: Answer) -> Drawing | None:
                     tip=f"{words.operator_label(row)}: {row.bound}",
                 )
             )
+            seen.add((row.operator.name, round(intensity, 1)))
     ceiling = Ceiling(
         peak=roof.peak_flops_per_s,
         bandwidth=roof.bandwidth_bytes_per_s,

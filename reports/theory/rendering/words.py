@@ -15,6 +15,7 @@ from rooflens.reports.format import (
     time_text,
 )
 from rooflens.reports.theory.answer import Answer, OperatorAnswer
+from rooflens.reports.theory.floor import printed_ridge
 from rooflens.reports.theory.rendering.tables import Table
 
 _AN = frozenset("AEFHILMNORSX")
@@ -130,7 +131,7 @@ def roof_sentence(answer: Answer) -> str:
     return (
         f"Roof ({roof.kind}, {roof.dtype}): {flop_rate_text(roof.peak_flops_per_s)} dense,"
         f" {bandwidth_text(roof.bandwidth_bytes_per_s)}, ridge"
-        f" {significant_text(answer.ridge, 5)} FLOP/B. Source: {roof.source}."
+        f" {printed_ridge(roof):,.2f} FLOP/B. Source: {roof.source}."
     )
 
 
