@@ -31,6 +31,8 @@ FORMAT = 1
 PROBE_SECONDS = 0.1
 """How long one probe repeats; the best repetition counts, because other programs only slow it."""
 MIN_REPEATS = 3
+UNDISTURBED_SHARE = 0.9
+"""A CPU probe that got less of its cores than this is probed again by the next run."""
 CACHE_MULTIPLE = 4
 """The bandwidth buffer is this many last-level caches, so that it cannot be served from there."""
 MIN_BUFFER_BYTES = 256 << 20
@@ -53,6 +55,8 @@ class Ceilings(Record, frozen=True, kw_only=True):
     cache_bytes: int | None
     probed_at: str
     """UTC, ISO 8601."""
+    core_share: float = 1.0
+    """Processor time that the bandwidth probe got, of what its threads could have had."""
 
     def roof(self, dtype: str) -> Roof | None:
         """The roof for products in `dtype`, or None when the probe could not run that dtype."""
@@ -72,6 +76,11 @@ class Ceilings(Record, frozen=True, kw_only=True):
             l2_bytes=self.cache_bytes,
         )
 
+    @property
+    def disturbed(self) -> bool:
+        """Other programs took so much of the processor that the probe is too low."""
+        return self.core_share < UNDISTURBED_SHARE
+
     def age_days(self, now: datetime) -> float:
         """Days since the probe."""
         return (now - datetime.fromisoformat(self.probed_at)).total_seconds() / 86400
@@ -84,9 +93,12 @@ def measured_ceilings(dtype: str, device: str = "cpu", *, refresh: bool = False)
     """
     file = cache_file(device)
     kept = None if refresh else _load(file)
-    if kept is not None and dtype in kept.peak_flops_per_s:
+    if kept is not None and not kept.disturbed and dtype in kept.peak_flops_per_s:
         return kept
-    made = _probe(dtype, device, kept)
+    disturbed = kept is not None and kept.disturbed
+    made = _probe(dtype, device, None if disturbed else kept)
+    if kept is not None and disturbed:
+        made = _better(kept, made)
     if made is not None:
         _store(file, made)
     return made
@@ -101,7 +113,7 @@ def measured_roof(dtype: str, device: str = "cpu", *, refresh: bool = False) -> 
 def is_cached(dtype: str, device: str = "cpu") -> bool:
     """Whether `measured_ceilings` would answer without a probe."""
     kept = _load(cache_file(device))
-    return kept is not None and dtype in kept.peak_flops_per_s
+    return kept is not None and not kept.disturbed and dtype in kept.peak_flops_per_s
 
 
 def cache_file(device: str) -> Path:
@@ -156,9 +168,12 @@ def _probe(dtype: str, device: str, kept: Ceilings | None) -> Ceilings | None:
             if peak is not None:
                 peaks[name] = peak
         buffer_bytes = kept.buffer_bytes if kept else _buffer_bytes(device)
-        bandwidth = (
-            kept.bandwidth_bytes_per_s if kept else _bandwidth_bytes_per_s(buffer_bytes, device)
-        )
+        bandwidth: float | None
+        if kept:
+            bandwidth, share = kept.bandwidth_bytes_per_s, kept.core_share
+        else:
+            buffer = torch.ones(buffer_bytes // 4, dtype=torch.float32, device=device)
+            bandwidth, share = _with_core_share(partial(_bandwidth_bytes_per_s, buffer), device)
     if bandwidth is None or dtype not in peaks:
         return None
     facts = machine.machine_facts(device)
@@ -169,7 +184,35 @@ def _probe(dtype: str, device: str, kept: Ceilings | None) -> Ceilings | None:
         buffer_bytes=buffer_bytes,
         cache_bytes=facts.last_level_cache_bytes,
         probed_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        core_share=share,
     )
+
+
+def _better(kept: Ceilings, made: Ceilings | None) -> Ceilings:
+    """The higher ceilings of two probes of one machine: disturbance only lowers them."""
+    if made is None:
+        return kept
+    names = kept.peak_flops_per_s.keys() | made.peak_flops_per_s.keys()
+    return msgspec.structs.replace(
+        made,
+        bandwidth_bytes_per_s=max(kept.bandwidth_bytes_per_s, made.bandwidth_bytes_per_s),
+        peak_flops_per_s={
+            name: max(kept.peak_flops_per_s.get(name, 0), made.peak_flops_per_s.get(name, 0))
+            for name in names
+        },
+    )
+
+
+def _with_core_share(probe: Callable[[], float | None], device: str) -> tuple[float | None, float]:
+    """Run a probe that keeps all of torch's threads busy, and say how much of them it got."""
+    import torch
+
+    wall, used = time.perf_counter(), time.process_time()
+    result = probe()
+    wall, used = time.perf_counter() - wall, time.process_time() - used
+    if device == "cuda" or wall <= 0:
+        return result, 1.0
+    return result, min(used / (wall * torch.get_num_threads()), 1.0)
 
 
 def _buffer_bytes(device: str) -> int:
@@ -181,11 +224,9 @@ def _buffer_bytes(device: str) -> int:
     return size // 4096 * 4096
 
 
-def _bandwidth_bytes_per_s(buffer_bytes: int, device: str) -> float | None:
+def _bandwidth_bytes_per_s(buffer: torch.Tensor) -> float | None:
     """The better of a pure read and a copy within one buffer (a copy reads and writes)."""
-    import torch
-
-    buffer = torch.ones(buffer_bytes // 4, dtype=torch.float32, device=device)
+    device = buffer.device.type
     half = buffer.numel() // 2
     source, target = buffer[:half], buffer[half : 2 * half]
     read_s = _best_seconds(lambda: buffer.sum(), device)

@@ -87,7 +87,9 @@ def _ceiling_checks(plan: RunPlan, ceilings: Ceilings | None) -> tuple[Check, ..
         f"probed {plural(int(days), 'day')} ago."
     )
     age = Check(id="ceilings", outcome="passed", message=message)
-    if days > OLD_DAYS:
+    if ceilings.disturbed:
+        message = f"{message[:-1]}, while other programs ran: they may be too low."
+    if ceilings.disturbed or days > OLD_DAYS:
         age = Check(id="ceilings", outcome="warning", message=message, fix=again)
     return (age, *_slow_dtype(plan, ceilings))
 

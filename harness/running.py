@@ -18,13 +18,14 @@ from rooflens.harness.evidence import EvidencePlan, choose_evidence, evidence_le
 from rooflens.harness.plan import PREFILL_STEP_S, RunPlan, layers_that_fit
 from rooflens.harness.progress import Progress
 from rooflens.harness.roofs import Roofs, choose_roofs
-from rooflens.harness.timing import Sample, step_time, with_times
-from rooflens.model import SCHEMA_VERSION, Check, Machine, Model, Op, Roof, Run, Workload
+from rooflens.harness.timing import Sample, class_times, step_time, without_times
+from rooflens.model import SCHEMA_VERSION, Check, Machine, Model, Op, Roof, Run, Workload, absent
 from rooflens.quantity import Record
 from rooflens.reports.checks import run_checks
 from rooflens.reports.format import plural
 from rooflens.workloads.registry import workload
 
+NOTHING_RAN = "nothing ran: --device meta"
 COUNTING_S = 3.0
 """About how long counting takes for 28 layers on one core."""
 
@@ -175,15 +176,12 @@ def _assemble(
     from rooflens.reports.view.redact import redacted
 
     roof = roofs.all[0] if roofs.all else None
-    rows = operator_rows(done.ops, plan.theory, roof)
     sample = done.sample
-    if sample is not None:
-        rows = with_times(rows, done.ops, sample)
-    summed = totals(done.ops, plan.theory, roof)
-    if sample is not None:
-        summed = msgspec.structs.replace(
-            summed, step_time_ns=step_time(done.wall_ns, done.ops, sample)
-        )
+    times, reason = class_times(done.ops, sample) if sample else ({}, NOTHING_RAN)
+    step = step_time(done.wall_ns, done.ops, sample) if sample else absent(NOTHING_RAN)
+    rows = operator_rows(done.ops, plan.theory, roof, times)
+    if reason:
+        rows = without_times(rows, reason)
     run = Run(
         schema_version=SCHEMA_VERSION,
         created_at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
@@ -194,7 +192,7 @@ def _assemble(
         workload=_workload(plan, sample),
         model=_model(plan, done.weights),
         roofs=roofs.all,
-        totals=summed,
+        totals=totals(done.ops, plan.theory, roof, step),
         step_times_ns=done.wall_ns,
         operators=rows,
         ops=done.ops,

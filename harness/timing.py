@@ -13,6 +13,7 @@ import msgspec
 
 from rooflens.model import Op, OperatorRow, Quantity, absent
 from rooflens.quantity import Record
+from rooflens.reports.join.counted import times_by_class
 
 
 class Sample(Record, frozen=True, kw_only=True):
@@ -62,40 +63,20 @@ def step_time(wall_ns: Sequence[float], ops: Sequence[Op], sample: Sample) -> Qu
     return Quantity(value=scaled, unit="ns", source="host", extrapolated_from=sample.layers)
 
 
-def with_times(
-    rows: Sequence[OperatorRow], ops: Sequence[Op], sample: Sample
-) -> tuple[OperatorRow, ...]:
-    """Put the time of each class and part into its row."""
+def class_times(
+    ops: Sequence[Op], sample: Sample
+) -> tuple[dict[tuple[str, str | None], Quantity], str]:
+    """Host time per (class, part) of the whole model, or why there is none."""
     reason = sample.no_op_times or ("" if sample.whole else _cannot_scale(ops, sample))
     if reason:
-        return tuple(msgspec.structs.replace(row, time_ns=absent(reason)) for row in rows)
-    # A row without a part stands for its whole class where the class has no parts.
-    by_key: dict[tuple[str, str | None], list[Op]] = {}
-    for op in ops:
-        by_key.setdefault((op.op_class, op.part), []).append(op)
-    return tuple(
-        msgspec.structs.replace(row, time_ns=_class_time(by_key, row, sample)) for row in rows
-    )
+        return {}, reason
+    timed = [op for op in ops if op.time_ns is not None]
+    return times_by_class(timed, sample.layers_model), ""
 
 
-def _class_time(
-    by_key: dict[tuple[str, str | None], list[Op]], row: OperatorRow, sample: Sample
-) -> Quantity:
-    if row.part is None and (row.op_class, None) not in by_key:
-        ops = [op for (name, _), found in by_key.items() if name == row.op_class for op in found]
-    else:
-        ops = by_key.get((row.op_class, row.part), [])
-    if not ops:
-        return absent("no op of this class in the step")
-    inside = sum(op.time_ns or 0.0 for op in ops if op.layer is not None)
-    outside = sum(op.time_ns or 0.0 for op in ops if op.layer is None)
-    scaled = bool(sample.layers) and any(op.layer is not None for op in ops)
-    return Quantity(
-        value=inside * sample.factor + outside,
-        unit="ns",
-        source="host",
-        extrapolated_from=sample.layers if scaled else (),
-    )
+def without_times(rows: Sequence[OperatorRow], reason: str) -> tuple[OperatorRow, ...]:
+    """Say in every row why it has no time."""
+    return tuple(msgspec.structs.replace(row, time_ns=absent(reason)) for row in rows)
 
 
 def _cannot_scale(ops: Sequence[Op], sample: Sample) -> str:
