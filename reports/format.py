@@ -46,7 +46,7 @@ def significant_text(value: float, digits: int) -> str:
     if rounded.adjusted() > exact.adjusted() and places > 0:
         places -= 1
         rounded = exact.quantize(Decimal(1).scaleb(-places), rounding=ROUND_HALF_EVEN)
-    return f"{rounded:,.{max(places, 0)}f}"
+    return f"{rounded:,.{max(places, 0)}f}".replace("-", "−")
 
 
 def _scaled_text(value: float, unit: str, digits: int) -> str:
@@ -55,17 +55,19 @@ def _scaled_text(value: float, unit: str, digits: int) -> str:
     step = 0
     while step < len(_PREFIXES) - 1 and _rounded(size / 1000**step, digits) >= 1000:
         step += 1
+    if value == 0:
+        return "0"
     if step == 0:
         return f"{count_text(value)} {unit}"
     return f"{significant_text(value / 1000**step, digits)} {_PREFIXES[step]}{unit}"
 
 
 def _rounded(value: float, digits: int) -> float:
-    return float(significant_text(value, digits).replace(",", ""))
+    return float(significant_text(abs(value), digits).replace(",", ""))
 
 
 def bytes_text(value: float) -> str:
-    """Bytes in decimal units, four digits: `939.5 MB`; below 1000 exactly: `512 B`."""
+    """Bytes in decimal units, four digits: `939.5 MB`; `512 B` below 1000; nothing is `0`."""
     return _scaled_text(value, "B", 4)
 
 
@@ -76,6 +78,8 @@ def flops_text(value: float) -> str:
 
 def time_text(ns: float) -> str:
     """A time from nanoseconds, three digits: `850 ns`, `14.1 ms`, `12.0 s`."""
+    if ns == 0:
+        return "0"
     size = abs(ns)
     step = 0
     while step < len(_TIME_STEPS) - 1 and _rounded(size / _TIME_STEPS[step][0], 3) >= 1000:

@@ -24,10 +24,10 @@ def render_text(page: Page, width: int = DEFAULT_WIDTH, color: bool = False) -> 
         file=out, width=width, force_terminal=color, no_color=not color, markup=False, emoji=False,
         highlight=False, legacy_windows=False, color_system="standard" if color else None,
     )  # fmt: skip
-    console.print(Text(page.title, style="bold"))
-    console.print(Text(page.subtitle, style="dim"))
+    console.print(_wrapped(page.title, width, style="bold"))
+    console.print(_wrapped(page.subtitle, width, style="dim"))
     console.print()
-    console.print(Text(page.verdict.sentence, style="bold"))
+    console.print(_wrapped(page.verdict.sentence, width, style="bold"))
     console.print()
     _numbers(console, page)
     _problems(console, page)
@@ -35,10 +35,13 @@ def render_text(page: Page, width: int = DEFAULT_WIDTH, color: bool = False) -> 
     return out.getvalue()
 
 
-def _indented(text: str, indent: int, width: int, style: str = "") -> Text:
-    """Wrap by words so that every line starts at the same column, without trailing blanks."""
-    lines = textwrap.wrap(text, width - indent, break_on_hyphens=False)
-    return Text("\n".join(" " * indent + line for line in lines), style=style)
+def _wrapped(text: str, width: int, indent: int = 0, style: str = "", first: str = "") -> Text:
+    """Wrap by words; lines start at `indent`, the first one with `first` standing out of it."""
+    lead = f"{first:>{indent}}" if first else " " * indent
+    lines = textwrap.wrap(
+        text, width, initial_indent=lead, subsequent_indent=" " * indent, break_on_hyphens=False
+    )
+    return Text("\n".join(lines), style=style)
 
 
 def _numbers(console: Console, page: Page) -> None:
@@ -51,7 +54,7 @@ def _numbers(console: Console, page: Page) -> None:
             line.append(f"  [{tile.source}]", style="dim")
         console.print(line)
         if tile.detail:
-            console.print(_indented(tile.detail, widest + 4, console.width, "dim"))
+            console.print(_wrapped(tile.detail, console.width, widest + 4, "dim"))
     if verdict.bar_step > 0 and verdict.bar_floor > 0:
         longest = max(verdict.bar_step, verdict.bar_floor)
         console.print()
@@ -64,11 +67,11 @@ def _numbers(console: Console, page: Page) -> None:
 def _problems(console: Console, page: Page) -> None:
     problems = page.trust.problems
     if not problems:
-        console.print(Text(f"Checks: {page.trust.headline}", style="dim"))
+        console.print(_wrapped(f"Checks: {page.trust.headline}", console.width, style="dim"))
     for check in problems[:TOP_FINDINGS]:
-        console.print(Text(f"{check.mark}: {check.message}", style="yellow"))
+        console.print(_wrapped(f"{check.mark}: {check.message}", console.width, style="yellow"))
         if check.fix:
-            console.print(_indented(f"Fix: {check.fix}", 2, console.width))
+            console.print(_wrapped(f"Fix: {check.fix}", console.width, 2))
     if len(problems) > TOP_FINDINGS:
         console.print(Text(f"{len(problems) - TOP_FINDINGS} more in the report."))
     console.print()
@@ -76,7 +79,7 @@ def _problems(console: Console, page: Page) -> None:
 
 def _findings(console: Console, page: Page) -> None:
     findings = page.findings
-    console.print(Text(findings.sentence))
+    console.print(_wrapped(findings.sentence, console.width))
     for number, card in enumerate(findings.cards[:TOP_FINDINGS], start=1):
         _finding(console, number, card)
     more = len(findings.cards) + len(findings.more) - TOP_FINDINGS
@@ -86,10 +89,9 @@ def _findings(console: Console, page: Page) -> None:
 
 def _finding(console: Console, number: int, card: Card) -> None:
     console.print()
-    title = Text(f"{number}. {card.title}", style="bold")
-    title.append(f"  {card.rule}", style="dim")
-    console.print(title)
-    console.print(_indented(f"Saves: {card.saves or NONE}", 3, console.width))
+    title = f"{card.title} ({card.rule})"
+    console.print(_wrapped(title, console.width, 3, "bold", f"{number}. "))
+    console.print(_wrapped(f"Saves: {card.saves or NONE}", console.width, 3))
     if card.remedy:
-        console.print(_indented(f"Do: {card.remedy}", 3, console.width))
-    console.print(_indented(f"How sure: {card.confidence.lower()}", 3, console.width))
+        console.print(_wrapped(f"Do: {card.remedy}", console.width, 3))
+    console.print(_wrapped(f"How sure: {card.confidence.lower()}", console.width, 3))

@@ -16,7 +16,7 @@ from rooflens.reports.charts.drawing import (
     text_width,
 )
 
-LEFT = 170
+LEFT = 130
 RIGHT = 100
 BAR = 34
 PITCH = 56

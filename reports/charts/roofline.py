@@ -125,16 +125,13 @@ def _ceiling(axes: _Axes, ceiling: Ceiling, number: int) -> list[Mark]:
         line(ceiling.css, x1, y1, right, y1),
         label("roof-name", right, y1 + (-7 if above else 16), ceiling.peak_label, "end"),
     ]
-    at = axes.x(10 ** (axes.x_low + 0.08)) if x0 < axes.x(10 ** (axes.x_low + 0.08)) else x0
-    slope = (y1 - y0) / (x1 - x0) if x1 > x0 else 0.0
-    y = y0 + slope * (at - x0)
+    # On the slope the free space is to the upper left of the line, or the lower right of a second.
+    share = 0.72 if above else 0.86
+    x, y = x0 + share * (x1 - x0), y0 + share * (y1 - y0)
     if above:
-        marks.append(label("roof-name", at + 4, max(y - 60, TOP + 14), ceiling.bandwidth_label))
-        marks.append(line("leader", at + 8, max(y - 60, TOP + 14) + 5, at + 8, y + slope * 8 - 2))
+        marks.append(label("roof-name", x - 12, y - 6, ceiling.bandwidth_label, "end"))
     else:
-        middle = (at + x1) / 2
-        text_y = y0 + slope * (middle - x0) + 44
-        marks.append(label("roof-name", middle + 14, text_y, ceiling.bandwidth_label))
+        marks.append(label("roof-name", x + 14, y + 16, ceiling.bandwidth_label))
     return marks
 
 

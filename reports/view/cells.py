@@ -101,7 +101,7 @@ def table(
 def _notes(
     heads: Sequence[Column], rows: Sequence[Sequence[Cell]], dropped: dict[str, list[str]]
 ) -> list[str]:
-    notes = [f"Not shown: {', '.join(titles)}. {reason}." for reason, titles in dropped.items()]
+    notes = [f"Not shown ({reason}): {', '.join(titles)}." for reason, titles in dropped.items()]
     partly: dict[str, list[str]] = {}
     for index, head in enumerate(heads):
         for reason in sorted({row[index].absent for row in rows} - {""}):

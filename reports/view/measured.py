@@ -163,7 +163,9 @@ def _layers(run: Run) -> list[str]:
     """Say which layers ran, and which numbers stand for more than they measured."""
     lines = []
     ran, model = run.workload.layers_run, run.workload.layers_model
-    if ran is not None and model is not None:
+    if ran == 0 and model is not None:
+        lines.append(f"Nothing was executed: bytes and FLOPs are counted over all {model} layers.")
+    elif ran is not None and model is not None:
         lines.append(
             f"All {model} layers ran."
             if ran == model

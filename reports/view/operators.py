@@ -5,36 +5,41 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rooflens.model import OperatorRow, Quantity
-from rooflens.reports.format import count_text, intensity_text, ratio_text, time_text
-from rooflens.reports.view.basis import Basis, ratio
+from rooflens.reports.format import NONE, count_text, intensity_text, ratio_text, time_text
+from rooflens.reports.view.basis import Basis, ratio, total
 from rooflens.reports.view.cells import amount, derived, missing, table, words
 from rooflens.reports.view.page import Cell, Column, Operators, Table
 from rooflens.reports.view.where import LIMITED_RATIO, amplification_sentences
 
 MAX_ROWS = 80
+WASTED_FLOPS = 1.01
 NO_OPERATORS = (
     "This run has no operators: nothing was counted, and no kernel could be matched to one. "
     "`profile run` counts them on any machine."
 )
+CAPTION = (
+    "Operator classes of one step. Intensity is FLOP per byte, gap is time minus floor; the floor "
+    "of the whole step is here the sum of the operators' floors."
+)
 COLUMNS = (
     Column("Operator", numeric=False),
     Column("Ops"),
-    Column("Minimum bytes", help="each input read once, each output written once"),
-    Column("Requested bytes", help="from the tensors of the ops that ran"),
-    Column("Moved bytes", help="DRAM counters"),
-    Column("Requested / minimum", help="software amplification"),
-    Column("Moved / requested", help="hardware amplification"),
+    Column("Minimum bytes"),
+    Column("Requested bytes"),
+    Column("Moved bytes"),
+    Column("Requested / minimum"),
+    Column("Moved / requested"),
     Column("FLOPs needed"),
     Column("FLOPs requested"),
     Column("FLOPs executed"),
-    Column("Intensity, theory", help="FLOP per byte"),
-    Column("Intensity, requested", help="FLOP per byte"),
-    Column("Intensity, measured", help="FLOP per byte"),
+    Column("Intensity, theory"),
+    Column("Intensity, requested"),
+    Column("Intensity, measured"),
     Column("Time"),
     Column("Floor"),
-    Column("Gap", help="time minus floor"),
+    Column("Gap"),
     Column("Bound", numeric=False),
-    Column("Who can fix it", numeric=False),
+    Column("To fix in", numeric=False),
 )
 
 
@@ -47,7 +52,7 @@ def operators(basis: Basis) -> Operators:
     rows.append(_total_row(basis))
     parts = [row for row in basis.parts if row.part]
     return Operators(
-        table=table("operators-table", "Operator classes of one step", COLUMNS, rows),
+        table=table("operators-table", CAPTION, COLUMNS, rows),
         parts=_parts_table(basis, parts) if parts else None,
         sentences=tuple(
             amplification_sentences(
@@ -55,6 +60,7 @@ def operators(basis: Basis) -> Operators:
                 ratio(totals.moved_bytes, totals.requested_bytes),
             )
             + _worst(basis.classes)
+            + _flop_waste(basis)
         ),
         empty="",
     )
@@ -80,6 +86,20 @@ def _worst(rows: Sequence[OperatorRow]) -> list[str]:
     ]
 
 
+def _flop_waste(basis: Basis) -> list[str]:
+    """Say it when more FLOPs are asked for than the model needs, e.g. above a causal diagonal."""
+    totals = basis.run.totals
+    whole = ratio(totals.requested_flops, totals.minimum_flops)
+    if whole is None or whole < WASTED_FLOPS:
+        return []
+    times = [(ratio(row.requested_flops, row.minimum_flops) or 0.0, row) for row in basis.classes]
+    most, row = max(times, key=lambda pair: pair[0])
+    return [
+        f"The program asks for {ratio_text(whole)} the FLOPs that the model needs, most in "
+        f"{row.op_class} ({ratio_text(most)})."
+    ]
+
+
 def _row(basis: Basis, row: OperatorRow, name: str) -> list[Cell]:
     software = ratio(row.requested_bytes, row.minimum_bytes)
     hardware = ratio(row.moved_bytes, row.requested_bytes)
@@ -95,13 +115,13 @@ def _row(basis: Basis, row: OperatorRow, name: str) -> list[Cell]:
         amount(row.requested_flops),
         amount(row.executed_flops),
         amount(row.intensity_minimum),
-        _intensity(row.requested_flops, row.requested_bytes),
+        _intensity(total((row.requested_flops, row.elementwise_flops)), row.requested_bytes),
         amount(row.intensity_measured),
         amount(row.time_ns),
         amount(row.floor_ns),
         _gap(basis, row.time_ns, row.floor_ns),
-        words(row.bound),
-        Cell(who_can_fix(software, hardware)),
+        words(NONE if row.bound == "none" else row.bound),
+        Cell(who_can_fix(software, hardware, _avoidable(row))),
     ]
 
 
@@ -120,8 +140,10 @@ def _total_row(basis: Basis) -> list[Cell]:
         amount(totals.minimum_flops),
         amount(totals.requested_flops),
         amount(totals.executed_flops),
-        _intensity(totals.minimum_flops, totals.minimum_bytes),
-        _intensity(totals.requested_flops, totals.requested_bytes),
+        _intensity(_theory_flops(basis), totals.minimum_bytes),
+        _intensity(
+            total((totals.requested_flops, totals.elementwise_flops)), totals.requested_bytes
+        ),
         _intensity(totals.executed_flops, totals.moved_bytes),
         amount(totals.step_time_ns),
         amount(totals.operator_floor_ns),
@@ -156,16 +178,28 @@ def _gap(basis: Basis, time: Quantity, floor: Quantity) -> Cell:
     return derived(gap, time_text(gap), time, floor)
 
 
-def who_can_fix(software: float | None, hardware: float | None) -> str:
-    """The short answer of the table: the program, the kernel, both, or nobody."""
+def _theory_flops(basis: Basis) -> Quantity:
+    """All FLOPs of the theory, elementwise ones included: what the step's intensity is made of."""
+    totals = basis.run.totals
+    if totals.intensity.value is None or totals.compulsory_bytes.value is None:
+        return totals.minimum_flops
+    flops = round(totals.intensity.value * totals.compulsory_bytes.value)
+    return Quantity(value=flops, unit="flop", source="theory")
+
+
+def _avoidable(row: OperatorRow) -> bool:
+    """Bytes of a class that an ideal step does not have at all."""
+    return row.minimum_bytes.value == 0 and bool(row.requested_bytes.value)
+
+
+def who_can_fix(software: float | None, hardware: float | None, avoidable: bool = False) -> str:
+    """The short answer of the table: the program, the kernel, both, or nothing to fix."""
     answers = []
-    if software is not None and software >= LIMITED_RATIO:
-        answers.append("the program")
+    if avoidable or (software is not None and software >= LIMITED_RATIO):
+        answers.append("program")
     if hardware is not None and hardware >= LIMITED_RATIO:
-        answers.append("the kernel")
-    if answers:
-        return " and ".join(answers)
-    return "nothing to fix in bytes" if software is not None else ""
+        answers.append("kernel")
+    return " and ".join(answers) or NONE
 
 
 def _parts_table(basis: Basis, rows: Sequence[OperatorRow]) -> Table:

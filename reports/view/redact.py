@@ -17,10 +17,16 @@ _T = TypeVar("_T")
 
 _HOME = re.compile(r"(?:/home/[^/\s:'\"]+|/Users/[^/\s:'\"]+|/root)(?=[/\s:'\"]|$)")
 _WINDOWS_HOME = re.compile(r"(?i)[a-z]:\\Users\\[^\\\s'\"]+")
-_SECRET = re.compile(
-    r"(?i)([\w-]*(?:token|secret|passw(?:or)?d|api[_-]?key|access[_-]?key|credential|authorization)"
-    r"[\w-]*[\"']?)(\s*[=:]\s*(?:bearer\s+)?|\s+(?=\S*\d))([\"']?)[^\s\"',;]+"
+# "token" is a common word here ("4 tokens", "--query-tokens 1"): only a name that ends in it, with
+# a value that could be a credential, counts.
+_SECRET_NAME = (
+    r"[\w-]*(?:token|secret|passw(?:or)?d|api[_-]?key|access[_-]?key(?:[_-]id)?|credentials?"
+    r"|authorization)"
 )
+_SECRET = re.compile(
+    rf"(?i)\b({_SECRET_NAME}[\"']?\s*[=:]\s*(?:bearer\s+|basic\s+)?[\"']?)(?!\d+\b)[^\s\"',;]{{6,}}"
+)
+_SECRET_OPTION = re.compile(rf"(?i)-{{1,2}}{_SECRET_NAME}")
 _KNOWN_KEYS = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{8,}|sk-[A-Za-z0-9_-]{8,}|gh[pousr]_[A-Za-z0-9]{16,}|AKIA[A-Z0-9]{12,}"
     r"|AIza[A-Za-z0-9_-]{20,}|xox[abprs]-[A-Za-z0-9-]{8,})\b"
@@ -35,7 +41,7 @@ def redact(text: str) -> str:
     text = _WINDOWS_HOME.sub("~", text)
     text = _URL_LOGIN.sub(REMOVED, text)
     text = _KNOWN_KEYS.sub(REMOVED, text)
-    return _SECRET.sub(rf"\1\2\3{REMOVED}", text)
+    return _SECRET.sub(rf"\1{REMOVED}", text)
 
 
 def redact_command(arguments: tuple[str, ...]) -> tuple[str, ...]:
@@ -44,7 +50,7 @@ def redact_command(arguments: tuple[str, ...]) -> tuple[str, ...]:
     hide_next = False
     for argument in arguments:
         kept.append(REMOVED if hide_next and not argument.startswith("-") else redact(argument))
-        hide_next = bool(_SECRET.fullmatch(f"{argument}=x")) and argument.startswith("-")
+        hide_next = bool(_SECRET_OPTION.fullmatch(argument))
     return tuple(kept)
 
 

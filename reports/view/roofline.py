@@ -30,8 +30,8 @@ DIFFERENT = 1.03
 
 CLASS, REQUESTED, KERNEL, STEP, WRONG = "c0", "c1", "c2", "step", "invalid"
 _KEYS = {
-    CLASS: "operator class, from theory (hollow: place on the roof, not measured)",
-    "requested": "operator class, as requested (hollow: place on the roof, not measured)",
+    CLASS: "operator class, at its theoretical intensity (not measured)",
+    "requested": "operator class, at its requested intensity (not measured)",
     "measured": "operator class, measured rate",
     KERNEL: "kernel (square), counters",
     STEP: "whole step, at its compulsory bytes",
@@ -165,10 +165,11 @@ def _step_point(basis: Basis, roof: Roof) -> list[Point]:
 def _keys(basis: Basis, points: Sequence[Point]) -> tuple[tuple[str, str], ...]:
     keys = []
     if any(point.css == CLASS for point in points):
-        keys.append((CLASS, _KEYS[CLASS]))
+        keys.append((f"{CLASS} hollow", _KEYS[CLASS]))
     if any(point.css == REQUESTED for point in points):
         hollow = any(point.hollow for point in points if point.css == REQUESTED)
-        keys.append((REQUESTED, _KEYS["requested" if hollow else "measured"]))
+        css = f"{REQUESTED} hollow" if hollow else REQUESTED
+        keys.append((css, _KEYS["requested" if hollow else "measured"]))
     keys += [(css, _KEYS[css]) for css in (KERNEL, STEP) if any(p.css == css for p in points)]
     if any(point.css == WRONG for point in points):
         keys.append((WRONG, "above 105 % of the held roof: invalid"))

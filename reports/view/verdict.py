@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 
-from rooflens.model import Finding, Quantity, Run
+from rooflens.model import Finding, Quantity, Roof, Run
 from rooflens.reports.format import (
     NONE,
     bytes_text,
@@ -38,7 +38,9 @@ def verdict(basis: Basis, found: tuple[Finding, ...]) -> Verdict:
 
 
 def _sentence(basis: Basis) -> str:
-    parts = [part for part in (_time_clause(basis), _bytes_clause(basis)) if part]
+    time = _time_clause(basis)
+    subject = "it" if time else f"this {step_name(basis.run)} step"
+    parts = [part for part in (time, _bytes_clause(basis, subject)) if part]
     if not parts:
         return _kernels_clause(basis.run)
     text = "; ".join(parts)
@@ -71,7 +73,7 @@ def _time_clause(basis: Basis) -> str:
     return f"this {step} takes {time_text(time.value)}" if time.value is not None else ""
 
 
-def _bytes_clause(basis: Basis) -> str:
+def _bytes_clause(basis: Basis, subject: str) -> str:
     totals = basis.run.totals
     asked = ratio(totals.requested_bytes, totals.minimum_bytes)
     if asked is None:
@@ -79,10 +81,10 @@ def _bytes_clause(basis: Basis) -> str:
     requested, minimum = quantity_text(totals.requested_bytes), quantity_text(totals.minimum_bytes)
     if asked >= NOTEWORTHY_RATIO:
         return (
-            f"it asks memory for {requested}, {ratio_text(asked)} the {minimum} that its operators "
-            "need"
+            f"{subject} asks memory for {requested}, {ratio_text(asked)} the {minimum} that its "
+            "operators need"
         )
-    return f"it asks memory for {requested}, no more than its operators need ({minimum})"
+    return f"{subject} asks memory for {requested}, no more than its operators need ({minimum})"
 
 
 def _kernels_clause(run: Run) -> str:
@@ -147,8 +149,20 @@ def _floor_tile(basis: Basis) -> Tile:
             detail = "No roof: add --gpu NAME (for example --gpu h200) for floors and times."
         return Tile("Floor", NONE, "", clean(detail))
     kind = "prediction for" if not basis.same_device else "on"
-    detail = f"{kind} {clean(roof.name, 60)}, {roof.kind}; from compulsory bytes"
+    detail = f"{kind} {clean(roof.name, 60)}, {roof.kind}; {floor_limit(basis, roof)}"
     return Tile("Floor: cannot take less", time_text(floor.value), source_text(floor), detail)
+
+
+def floor_limit(basis: Basis, roof: Roof) -> str:
+    """Say which side of the maximum the floor of the step is."""
+    totals = basis.run.totals
+    if totals.compulsory_bytes.value is None or totals.minimum_flops.value is None:
+        return "limit not known"
+    memory = totals.compulsory_bytes.value / roof.bandwidth_bytes_per_s
+    compute = totals.minimum_flops.value / roof.peak_flops_per_s
+    if memory >= compute:
+        return "limited by memory (compulsory bytes)"
+    return "limited by compute (FLOPs needed)"
 
 
 def _bytes_tile(basis: Basis) -> Tile:
@@ -200,8 +214,8 @@ def _recoverable_detail(run: Run, found: tuple[Finding, ...]) -> str:
     saved = sum(f.saving_bytes.value or 0 for f in found)
     if requested:
         text += f", {percent_text(saved / requested)} of the requested bytes"
-    times = [f.saving_ns.high for f in found if f.saving_ns is not None]
-    return f"{text}, up to {time_text(sum(times))}" if times else text
+    time = sum(f.saving_ns.high for f in found if f.saving_ns is not None)
+    return f"{text}, up to {time_text(time)}" if time > 0 else text
 
 
 def title_of(run: Run) -> str:
@@ -210,4 +224,5 @@ def title_of(run: Run) -> str:
     if run.workload.batch is not None:
         parts.append(f"batch {run.workload.batch}")
     name = clean(run.model.name, 80)
-    return " ".join(parts) + (f", {name}" if name else "") + f" on {clean(machine_name(run), 60)}"
+    where = "counted without a device" if run.machine.device == "meta" else machine_name(run)
+    return " ".join(parts) + (f", {name}" if name else "") + f", {clean(where, 60)}"

@@ -39,7 +39,7 @@ def where(basis: Basis) -> Where:
     return Where(
         heading="Where the time goes" if timed else "Where the bytes go",
         charts=tuple(charts),
-        sentences=tuple(_sentences(basis, timed)),
+        sentences=tuple(line for line in _sentences(basis, timed) if line),
         empty=""
         if charts
         else "No operator of this run has a time or bytes: nothing can be split up. "
@@ -48,22 +48,29 @@ def where(basis: Basis) -> Where:
 
 
 def _sentences(basis: Basis, timed: bool) -> list[str]:
-    lines = []
+    lines = [_recorder_sentence(basis)] if timed else []
     if not timed and basis.classes:
         reason = basis.time.absent or _first_reason([row.time_ns for row in basis.classes])
         lines.append(
             f"There is no time per operator ({reason or 'not measured'}), so this is bytes."
         )
-    totals = basis.run.totals
-    lines += amplification_sentences(
-        ratio(totals.requested_bytes, totals.minimum_bytes),
-        ratio(totals.moved_bytes, totals.requested_bytes),
-    )
-    coverage = totals.coverage
+    coverage = basis.run.totals.coverage
     if coverage.value is not None and coverage.value < 1:
         rest = percent_text(1 - coverage.value)
         lines.append(f"{rest} of the requested bytes belong to no known class (shown as Other).")
     return lines
+
+
+def _recorder_sentence(basis: Basis) -> str:
+    """Say it when the operators' times add up to more than the step took."""
+    spent = sum(value(row.time_ns) for row in basis.classes)
+    step = float(basis.time.value or 0)
+    if not step or spent <= step:
+        return ""
+    return (
+        f"The operators were timed one by one in a step of their own and add up to "
+        f"{time_text(spent)}; the timed steps took {time_text(step)}. Take the shares, not the sum."
+    )
 
 
 def amplification_sentences(software: float | None, hardware: float | None) -> list[str]:
@@ -155,8 +162,10 @@ def _time_chart(basis: Basis) -> Chart | None:
     outside = max(step - spent, 0.0)
     if outside > 0:
         segments += (Segment("idle", "Outside the operators", outside),)
-    bars = [Bar("This step", segments, time_text(spent + outside))]
-    columns = [Column("This step", source=_source([row.time_ns for row in rows]))]
+    slower = step > 0 and spent > step
+    first = "Its operators" if slower or not step else "This step"
+    bars = [Bar(first, segments, time_text(spent + outside))]
+    columns = [Column(first, source=_source([row.time_ns for row in rows]))]
     if basis.same_device and any(row.floor_ns.value is not None for row in rows):
         sums.append(_groups(basis.classes, lambda row: row.floor_ns))
         bars.append(Bar("Operator floor", _segments(sums[1]), time_text(sum(sums[1].values()))))

@@ -13,7 +13,7 @@ from rooflens.reports import format as fmt
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (0, "0 B"),
+        (0, "0"),
         (512, "512 B"),
         (999, "999 B"),
         (1000, "1.000 kB"),
@@ -23,7 +23,7 @@ from rooflens.reports import format as fmt
         (16_211_262_656, "16.21 GB"),
         (166_788_900_000, "166.8 GB"),
         (1.2e24, "1,200,000 EB"),
-        (-939_524_096, "-939.5 MB"),
+        (-939_524_096, "−939.5 MB"),
     ],
 )
 def test_bytes_use_decimal_units_and_four_digits(value: float, text: str) -> None:
@@ -33,7 +33,7 @@ def test_bytes_use_decimal_units_and_four_digits(value: float, text: str) -> Non
 @pytest.mark.parametrize(
     ("ns", "text"),
     [
-        (0, "0 ns"),
+        (0, "0"),
         (850, "850 ns"),
         (6310, "6.31 µs"),
         (14_145_823.5, "14.1 ms"),
