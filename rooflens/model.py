@@ -130,6 +130,8 @@ class KernelRow(Record, frozen=True, kw_only=True, rename={"op_class": "class"})
     intensity: Quantity
     metrics: dict[str, Quantity] = {}
     """Further per-launch values: occupancy, registers, dram_percent_of_roof, waves ..."""
+    paths: dict[str, str] = {}
+    """Which counters each quantity was made of, e.g. dram_bytes: "dram__bytes.sum"."""
     join: Join
 
 
@@ -151,6 +153,7 @@ class Launch(Record, frozen=True, kw_only=True):
     l2_bytes: Quantity
     flops: Quantity
     metrics: dict[str, Quantity] = {}
+    paths: dict[str, str] = {}
 
 
 class GraphRow(Record, frozen=True, kw_only=True):
