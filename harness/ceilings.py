@@ -178,7 +178,7 @@ def _probe(dtype: str, device: str, kept: Ceilings | None) -> Ceilings | None:
         return None
     facts = machine.machine_facts(device)
     return Ceilings(
-        name=facts.gpu or f"this CPU ({facts.cores} cores)",
+        name=facts.gpu or f"{facts.cores}-core CPU",
         bandwidth_bytes_per_s=bandwidth,
         peak_flops_per_s=peaks,
         buffer_bytes=buffer_bytes,

@@ -20,6 +20,12 @@ from rooflens.workloads.spec import StepSpec
 from rooflens.workloads.step import ModelStep
 
 
+MATRIX_PRODUCTS = frozenset(
+    f"aten.{name}" for name in ("mm", "bmm", "addmm", "baddbmm", "mv", "dot", "addmv")
+)
+"""torch chooses between these by strides and device; the work is the same."""
+
+
 class Execution(Record, frozen=True, kw_only=True):
     """What running a step gave. Times are of the layers that ran."""
 
@@ -78,7 +84,7 @@ def join_times(
     """
     ran = [op for op in counted if op.layer is None or op.layer < layers_run]
     for position, (mine, theirs) in enumerate(zip(ran, recorded, strict=False)):
-        if (mine.name, mine.module) != (theirs.name, theirs.module):
+        if not _same_call(mine, theirs):
             return tuple(counted), (
                 f"op {position} is {mine.name} in {mine.module or 'no module'} where it was "
                 f"counted, {theirs.name} in {theirs.module or 'no module'} where it ran"
@@ -87,6 +93,16 @@ def join_times(
         return tuple(counted), f"{len(ran)} ops were counted, {len(recorded)} ran"
     times = {mine.index: theirs.time_ns for mine, theirs in zip(ran, recorded, strict=True)}
     return tuple(msgspec.structs.replace(op, time_ns=times.get(op.index)) for op in counted), ""
+
+
+def _same_call(mine: Op, theirs: Op) -> bool:
+    """Equal module and name; one matrix product may be `mm` on meta and `bmm` on a CPU."""
+    if mine.module != theirs.module:
+        return False
+    if mine.name == theirs.name:
+        return True
+    products = mine.name in MATRIX_PRODUCTS and theirs.name in MATRIX_PRODUCTS
+    return products and mine.flops == theirs.flops and mine.flops > 0
 
 
 def loaded_text(loaded: LoadedModel) -> str:
