@@ -19,7 +19,6 @@ from rooflens.workloads.registry import workload
 from rooflens.workloads.spec import StepSpec
 from rooflens.workloads.step import ModelStep
 
-
 MATRIX_PRODUCTS = frozenset(
     f"aten.{name}" for name in ("mm", "bmm", "addmm", "baddbmm", "mv", "dot", "addmv")
 )
