@@ -19,6 +19,8 @@ from rooflens.reports.format import time_text
 
 MAX_SHAPES = 2000
 MAX_ROWS = 14
+DEVICE_KINDS = ("kernel", "copy", "memcpy", "memset", "communication", "graph")
+"""Shapes in whose rows a gap is drawn."""
 MAX_GAPS = 200
 LEFT = 150
 RIGHT = 14
@@ -44,11 +46,13 @@ def strip(
         y = TOP + index * PITCH
         marks.append(label("name", LEFT - 8, y + 14, row[:22], "end"))
         marks.append(line("grid", LEFT, y + ROW + 2, WIDTH - RIGHT, y + ROW + 2))
+    device = [i for i, row in enumerate(rows) if _on_device(row, shapes)] or list(range(len(rows)))
+    top, last = TOP + device[0] * PITCH if rows else TOP, device[-1] if rows else 0
     for gap in sorted(gaps, key=lambda gap: -gap.duration_ns)[:MAX_GAPS]:
         x = LEFT + gap.start_ns * scale
         tip = f"idle {time_text(gap.duration_ns)}: {gap.cause}"
-        height = len(rows) * PITCH - (PITCH - ROW)
-        marks.append(stripes(x, TOP, max(gap.duration_ns * scale, 0.6), height, tip))
+        height = TOP + last * PITCH + ROW - top
+        marks.append(stripes(x, top, max(gap.duration_ns * scale, 0.6), height, tip))
     for shape in merged([shape for shape in shapes if shape.row in rows], length_ns):
         y = TOP + rows.index(shape.row) * PITCH
         x, width = LEFT + shape.start_ns * scale, max(shape.duration_ns * scale, 0.4)
@@ -60,6 +64,10 @@ def strip(
     bottom = TOP + len(rows) * PITCH + 4
     marks += _time_axis(length_ns, scale, bottom)
     return Drawing(id, title, description, bottom + 26, tuple(marks))
+
+
+def _on_device(row: str, shapes: Sequence[Shape]) -> bool:
+    return any(shape.row == row and shape.kind in DEVICE_KINDS for shape in shapes)
 
 
 def merged(shapes: Sequence[Shape], length_ns: float) -> list[Shape]:

@@ -16,21 +16,25 @@ INVALID_SHARE = 1.05
 """A kernel above 105 % of the roof that was held during the capture cannot be right."""
 NO_ROOF = "no roof for the device of this capture"
 
+CAPTION = (
+    "Kernels of one step, {by} first. The floor of a launch is the time that its own bytes and "
+    "FLOPs need at the roof; lost is time minus floor."
+)
 COLUMNS = (
     Column("Kernel", numeric=False),
     Column("Class", numeric=False),
-    Column("Family", numeric=False),
     Column("Launches"),
+    Column("Lost, all launches"),
     Column("Time, all launches"),
     Column("Share of time"),
     Column("Time per launch"),
-    Column("Floor per launch", help="its own bytes and FLOPs at the roof"),
-    Column("Lost", help="time minus floor, all launches"),
+    Column("Floor per launch"),
     Column("DRAM bytes, all launches"),
     Column("FLOPs, all launches"),
-    Column("Intensity", help="FLOP per byte"),
+    Column("Intensity"),
     Column("Of DRAM roof"),
     Column("Of FLOP roof"),
+    Column("Family", numeric=False),
     Column("Joined by", numeric=False),
 )
 
@@ -59,7 +63,7 @@ def kernels(basis: Basis) -> Kernels:
         rows.append(_rest_row(weighed[MAX_ROWS:], whole))
     by = _ordering(weighed)
     return Kernels(
-        table=table("kernels-table", f"Kernels of one step, {by} first", COLUMNS, rows),
+        table=table("kernels-table", CAPTION.format(by=by), COLUMNS, rows),
         graphs=graphs,
         sentences=tuple(_sentences(run, weighed, whole)),
         empty="",
@@ -99,7 +103,9 @@ def kernel_floor(kernel: KernelRow, roof: Roof | None) -> Quantity:
 
 def _order(entry: _Weighed) -> tuple[float, float, float, str]:
     moved = float(entry.kernel.dram_bytes.value or 0) * entry.kernel.count
-    return -(entry.lost_ns or 0.0), -(entry.time_ns or 0.0), -moved, entry.kernel.name
+    # Without a floor all of a kernel's time may be lost.
+    lost = entry.time_ns if entry.lost_ns is None else entry.lost_ns
+    return -(lost or 0.0), -(entry.time_ns or 0.0), -moved, entry.kernel.name
 
 
 def _ordering(weighed: Sequence[_Weighed]) -> str:
@@ -113,23 +119,24 @@ def _row(entry: _Weighed, whole: float) -> list[Cell]:
     time = kernel.duration_ns
     invalid = is_invalid(kernel)
     name = named(kernel.short_name or kernel.name, kernel.name)
+    lost = missing(entry.floor_ns.absent or time.absent or "")
+    if entry.lost_ns is not None:
+        lost = derived(entry.lost_ns, time_text(entry.lost_ns), time, kernel.dram_bytes)
     return [
         Cell(name.text, detail=name.detail, css="invalid" if invalid else ""),
         words(kernel.op_class),
-        words(kernel.family),
         Cell(count_text(kernel.count), sort=kernel.count),
+        lost,
         _times(time, kernel.count),
         _share(entry.time_ns, whole, time),
         amount(time),
         amount(entry.floor_ns),
-        missing(entry.floor_ns.absent or time.absent or "")
-        if entry.lost_ns is None
-        else derived(entry.lost_ns, time_text(entry.lost_ns), time, kernel.dram_bytes),
         _times(kernel.dram_bytes, kernel.count),
         _times(kernel.flops, kernel.count),
         amount(kernel.intensity),
         _percent(kernel, DRAM_SHARES),
         _percent(kernel, FLOP_SHARES),
+        words(kernel.family),
         words(_joined(kernel)),
     ]
 
@@ -198,16 +205,14 @@ def _rest_row(rest: Sequence[_Weighed], whole: float) -> list[Cell]:
     lost = [entry.lost_ns for entry in rest if entry.lost_ns is not None]
     timed = any(entry.time_ns is not None for entry in rest)
     return [
-        Cell(f"Other ({count_text(len(rest))} kernels)", css="sum"),
-        Cell(""),
+        Cell(f"Other ({plural(len(rest), 'kernel')})", css="sum"),
         Cell(""),
         Cell(count_text(launches), sort=launches),
+        Cell(time_text(sum(lost)), sort=sum(lost)) if lost else blank,
         Cell(time_text(time), sort=time) if timed else blank,
         Cell(percent_text(time / whole)) if timed and whole > 0 else blank,
-        blank,
-        blank,
-        Cell(time_text(sum(lost)), sort=sum(lost)) if lost else blank,
-        *([blank] * 5),
+        *([blank] * 7),
+        Cell(""),
         Cell(""),
     ]
 

@@ -29,17 +29,17 @@ COLUMNS = (
     Column("Moved bytes"),
     Column("Requested / minimum"),
     Column("Moved / requested"),
-    Column("FLOPs needed"),
-    Column("FLOPs requested"),
-    Column("FLOPs executed"),
-    Column("Intensity, theory"),
-    Column("Intensity, requested"),
-    Column("Intensity, measured"),
+    Column("To fix in", numeric=False),
     Column("Time"),
     Column("Floor"),
     Column("Gap"),
     Column("Bound", numeric=False),
-    Column("To fix in", numeric=False),
+    Column("Intensity, theory"),
+    Column("Intensity, requested"),
+    Column("Intensity, measured"),
+    Column("FLOPs needed"),
+    Column("FLOPs requested"),
+    Column("FLOPs executed"),
 )
 
 
@@ -111,17 +111,17 @@ def _row(basis: Basis, row: OperatorRow, name: str) -> list[Cell]:
         amount(row.moved_bytes),
         _ratio_cell(software, row.requested_bytes, row.minimum_bytes),
         _ratio_cell(hardware, row.moved_bytes, row.requested_bytes),
-        amount(row.minimum_flops),
-        amount(row.requested_flops),
-        amount(row.executed_flops),
-        amount(row.intensity_minimum),
-        _intensity(total((row.requested_flops, row.elementwise_flops)), row.requested_bytes),
-        amount(row.intensity_measured),
+        Cell(who_can_fix(software, hardware, _avoidable(row))),
         amount(row.time_ns),
         amount(row.floor_ns),
         _gap(basis, row.time_ns, row.floor_ns),
         words(NONE if row.bound == "none" else row.bound),
-        Cell(who_can_fix(software, hardware, _avoidable(row))),
+        amount(row.intensity_minimum),
+        _intensity(total((row.requested_flops, row.elementwise_flops)), row.requested_bytes),
+        amount(row.intensity_measured),
+        amount(row.minimum_flops),
+        amount(row.requested_flops),
+        amount(row.executed_flops),
     ]
 
 
@@ -137,19 +137,19 @@ def _total_row(basis: Basis) -> list[Cell]:
         amount(totals.moved_bytes),
         _ratio_cell(software, totals.requested_bytes, totals.minimum_bytes),
         _ratio_cell(hardware, totals.moved_bytes, totals.requested_bytes),
-        amount(totals.minimum_flops),
-        amount(totals.requested_flops),
-        amount(totals.executed_flops),
+        Cell(who_can_fix(software, hardware)),
+        amount(totals.step_time_ns),
+        amount(totals.operator_floor_ns),
+        _gap(basis, totals.step_time_ns, totals.operator_floor_ns),
+        Cell(""),
         _intensity(_theory_flops(basis), totals.minimum_bytes),
         _intensity(
             total((totals.requested_flops, totals.elementwise_flops)), totals.requested_bytes
         ),
         _intensity(totals.executed_flops, totals.moved_bytes),
-        amount(totals.step_time_ns),
-        amount(totals.operator_floor_ns),
-        _gap(basis, totals.step_time_ns, totals.operator_floor_ns),
-        Cell(""),
-        Cell(who_can_fix(software, hardware)),
+        amount(totals.minimum_flops),
+        amount(totals.requested_flops),
+        amount(totals.executed_flops),
     ]
     return [cells[0], *cells[1:]]
 
@@ -194,12 +194,11 @@ def _avoidable(row: OperatorRow) -> bool:
 
 def who_can_fix(software: float | None, hardware: float | None, avoidable: bool = False) -> str:
     """The short answer of the table: the program, the kernel, both, or nothing to fix."""
-    answers = []
-    if avoidable or (software is not None and software >= LIMITED_RATIO):
-        answers.append("program")
-    if hardware is not None and hardware >= LIMITED_RATIO:
-        answers.append("kernel")
-    return " and ".join(answers) or NONE
+    program = avoidable or (software is not None and software >= LIMITED_RATIO)
+    kernel = hardware is not None and hardware >= LIMITED_RATIO
+    if program and kernel:
+        return "both"
+    return "program" if program else "kernel" if kernel else NONE
 
 
 def _parts_table(basis: Basis, rows: Sequence[OperatorRow]) -> Table:

@@ -184,6 +184,7 @@ class TimelineView:
     waterfall: Chart | None
     waterfall_empty: str
     facts: tuple[str, ...]
+    phases: Table | None
     ranges: Table | None
 
 

@@ -24,6 +24,8 @@ NO_ROOF = (
     "where this step stands on that GPU."
 )
 MAX_KERNELS = 60
+LOWEST_INTENSITY = 0.01
+"""Kernels below (copies, fills) have no FLOPs to speak of and would only stretch the axes."""
 LABELLED_KERNELS = 10
 DIFFERENT = 1.03
 """Requested and theoretical intensity that differ by less than 3 % are drawn as one point."""
@@ -135,7 +137,9 @@ def _kernel_points(basis: Basis) -> list[Point]:
     usable = [
         kernel
         for kernel in basis.run.kernels
-        if _positive(kernel.flops) and _positive(kernel.intensity) and _positive(kernel.duration_ns)
+        if _positive(kernel.flops)
+        and _positive(kernel.duration_ns)
+        and _positive(kernel.intensity) >= LOWEST_INTENSITY
     ]
     usable.sort(key=lambda kernel: -_positive(kernel.duration_ns) * kernel.count)
     points = []

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rooflens.model import Gap, RangeTime, Run, Shape, StepTime, Timeline
 from rooflens.reports.charts.strip import MAX_ROWS, MAX_SHAPES, strip
-from rooflens.reports.format import count_text, percent_text, plural, time_text
+from rooflens.reports.format import NONE, count_text, percent_text, plural, time_text
 from rooflens.reports.view.basis import Basis
 from rooflens.reports.view.cells import amount, clean, table, words
 from rooflens.reports.view.page import Cell, Chart, Column, Table, TimelineView
@@ -37,7 +37,7 @@ def timeline_view(basis: Basis) -> TimelineView:
     waterfall_empty = "" if gap else why_no_waterfall(basis)
     timeline = run.timeline
     if timeline is None:
-        return TimelineView(None, _why_none(run), None, gap, waterfall_empty, (), None)
+        return TimelineView(None, _why_none(run), None, gap, waterfall_empty, (), None, None)
     step = representative(timeline)
     chart = _strip(timeline, step)
     return TimelineView(
@@ -47,6 +47,7 @@ def timeline_view(basis: Basis) -> TimelineView:
         waterfall=gap,
         waterfall_empty=waterfall_empty,
         facts=tuple(_facts(timeline, step)),
+        phases=_phases_table(timeline),
         ranges=_ranges_table(timeline.ranges),
     )
 
@@ -191,6 +192,38 @@ def _facts(timeline: Timeline, step: StepTime | None) -> list[str]:
         facts.append(f"Phases were split by {clean(timeline.phase_method, 80)}.")
     facts += [clean(fact, 300) for fact in timeline.facts[:MAX_FACTS]]
     return [fact.replace("..", ".") for fact in facts]
+
+
+def _phases_table(timeline: Timeline) -> Table | None:
+    """Prefill, decode ...: how many steps, how long, how steady."""
+    if not timeline.phases:
+        return None
+    steady = {entry.phase: entry for entry in timeline.statistics}
+    columns = (
+        Column("Phase", numeric=False),
+        Column("Steps"),
+        Column("Median step", source="timeline"),
+        Column("Interval", source="timeline"),
+        Column("Variation"),
+        Column("Device busy", source="timeline"),
+        Column("Kernels a step"),
+        Column("Told apart by", numeric=False),
+    )
+    rows = []
+    for phase in timeline.phases[:MAX_GAPS]:
+        spread = steady.get(phase.name)
+        busy = percent_text(phase.busy_ns / phase.wall_ns) if phase.wall_ns > 0 else NONE
+        rows.append([
+            words(phase.name),
+            Cell(count_text(len(phase.steps)), sort=len(phase.steps)),
+            Cell(time_text(phase.wall_ns), sort=phase.wall_ns),
+            Cell(f"{time_text(spread.low_ns)} to {time_text(spread.high_ns)}" if spread else NONE),
+            Cell(percent_text(spread.variation) if spread else NONE),
+            Cell(busy),
+            Cell(count_text(phase.kernels), sort=phase.kernels),
+            words(f"{phase.method}, {phase.confidence} confidence: {phase.reason}"),
+        ])  # fmt: skip
+    return table("phases-table", "Phases of the capture", columns, rows)
 
 
 def _ranges_table(ranges: Sequence[RangeTime]) -> Table | None:

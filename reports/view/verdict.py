@@ -19,6 +19,7 @@ from rooflens.reports.format import (
 from rooflens.reports.view.basis import Basis, machine_name, ratio, with_article
 from rooflens.reports.view.cells import clean
 from rooflens.reports.view.page import Tile, Verdict
+from rooflens.reports.view.waterfall import gap_parts
 
 NOTEWORTHY_RATIO = 1.005
 """Below half a per cent of extra bytes the sentence says that nothing is lost there."""
@@ -62,8 +63,8 @@ def _time_clause(basis: Basis) -> str:
                 f" that the roof allows: the roof or the clock is wrong"
             )
         return (
-            f"this {step} takes {time_text(time.value)}, {ratio_text(time.value / floor.value)} "
-            f"the {time_text(floor.value)} that it cannot take less than on this machine"
+            f"this {step} takes {time_text(time.value)}, this machine needs at least "
+            f"{time_text(floor.value)} for it ({ratio_text(time.value / floor.value)})"
         )
     if floor.value is not None and roof is not None:
         return (
@@ -95,6 +96,23 @@ def _kernels_clause(run: Run) -> str:
 
 
 def _lead(basis: Basis, found: tuple[Finding, ...]) -> str:
+    return " ".join(part for part in (_losses(basis), _first_finding(basis, found)) if part)
+
+
+def _losses(basis: Basis) -> str:
+    """Where the time above the operator floor went, when it can be split."""
+    parts = gap_parts(basis)
+    if parts is None or parts.inefficiency_ns < 0:
+        return ""
+    lost = parts.measured_ns - parts.floor_ns
+    return (
+        f"{time_text(lost)} are lost against the sum of the operators' floors: "
+        f"{time_text(parts.extra_bytes_ns)} in extra bytes, {time_text(parts.inefficiency_ns)} in "
+        f"low efficiency, {time_text(parts.idle_ns)} idle."
+    )
+
+
+def _first_finding(basis: Basis, found: tuple[Finding, ...]) -> str:
     if found:
         first = found[0]
         more = f" ({plural(len(found) - 1, 'more finding')} below)" if len(found) > 1 else ""

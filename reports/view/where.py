@@ -14,7 +14,7 @@ from rooflens.reports.format import (
     source_text,
     time_text,
 )
-from rooflens.reports.view.basis import GROUPS, REST, Basis, group_of, ratio, value
+from rooflens.reports.view.basis import GROUPS, REST, Basis, group_of, value
 from rooflens.reports.view.cells import table
 from rooflens.reports.view.page import Cell, Chart, Column, Table, Where
 
