@@ -222,8 +222,8 @@ def _joins(flow: Flow, index: int, rotating: set[int]) -> bool:
     entered = {
         tensor.dtype
         for rotated in rotating
-        if is_cast(flow.ops[rotated])
         for tensor in flow.ops[rotated].inputs
+        if not any(writer in rotating for writer in flow.producers_of(rotated, tensor))
     }
     return op.outputs[0].dtype in entered
 

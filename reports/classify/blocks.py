@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rooflens.model import Op
-from rooflens.reports.classify.flow import Flow
+from rooflens.reports.classify.flow import Flow, is_weight_operand
 from rooflens.reports.classify.names import ACTIVATIONS, is_cast, is_copy
 
 _SAMPLING_OPS = frozenset(
@@ -14,6 +14,7 @@ _SAMPLING_OPS = frozenset(
 )  # fmt: skip
 _REDUCE = ("pow", "square", "mean", "sum", "var", "var_mean")
 _BEFORE_RSQRT = ("pow", "square", "mul", "mean", "sum", "add", "div", "var", "var_mean", "sub")
+_SUMS_AND_SCALINGS = frozenset({"aten.add", "aten.add_", "aten.mul", "aten.mul_"})
 _INHERITED = ("mask", "rope", "kv_write", "sampling", "embedding", "router", "experts", "norm")
 
 
@@ -51,9 +52,15 @@ def _inherit(flow: Flow, index: int) -> None:
     users = {flow.classes[consumer] for consumer in flow.consumers[index]}
     if len(users) != 1:
         users &= {"mask", "rope", "kv_write"}
-    user = users.pop() if len(users) >= 1 else None
+    user = users.pop() if users else None
+    if user not in _INHERITED:
+        return
+    for_tables = user == "rope" and all(
+        flow.parts[consumer] == "tables" for consumer in flow.consumers[index]
+    )
     small = not any("float" in tensor.dtype for tensor in op.outputs)
-    if user in _INHERITED and (small or user == "mask"):
+    positions = user == "embedding" and all(len(tensor.shape) <= 2 for tensor in op.outputs)
+    if small or positions or for_tables or user == "mask":
         flow.set(index, user, "tables" if user == "rope" else None)
 
 
@@ -179,7 +186,8 @@ def _last_linear(flow: Flow) -> list[int]:
     if not linears or flow.classes[linears[-1]] is not None:
         return []
     op = flow.ops[linears[-1]]
-    reads = max((t.shape[-1] for t in op.inputs if t.role != "weight" and t.shape), default=0)
+    data = [t for t in op.inputs if t.shape and not is_weight_operand(op, t)]
+    reads = max((t.shape[-1] for t in data), default=0)
     writes = op.outputs[0].shape[-1] if op.outputs and op.outputs[0].shape else 0
     has_norm_before = any(name == "norm" for name in flow.classes)
     return [linears[-1]] if writes > reads and has_norm_before else []
@@ -190,7 +198,11 @@ def _activations(flow: Flow) -> None:
     for index, op in enumerate(flow.ops):
         if op.name in ACTIVATIONS:
             flow.set(index, "activation", "gate")
-        if flow.classes[index] == "activation":
+    for index in range(len(flow.ops)):
+        if flow.classes[index] != "activation" or flow.parts[index] in ("multiply", "cast"):
+            continue
+        # A GELU may be written out as many ops: start from its last one.
+        if not any(flow.classes[consumer] == "activation" for consumer in flow.consumers[index]):
             _around_activation(flow, index)
 
 
@@ -219,6 +231,8 @@ def _around_activation(flow: Flow, index: int) -> None:
         last = follower
     if not multiplied and flow.parts[index] != "fused":
         for gate in gates:
+            if flow.classes[gate] == "gate_proj":
+                flow.classes[gate] = "up_proj"  # w1 of an MLP without a gate
             flow.set(gate, "up_proj")
     for gate in gates:
         flow.set(gate, "gate_up_proj")
@@ -231,12 +245,12 @@ def _linears_before(flow: Flow, index: int) -> list[int]:
     """Projections whose result reaches the op through casts and copies (which it owns)."""
 
     def stop(candidate: int) -> bool:
-        return candidate != index and not (
-            flow.classes[candidate] in (None, "activation")
-            and not flow.is_linear(candidate)
-            and (is_cast(flow.ops[candidate]) or is_copy(flow.ops[candidate])
-                 or flow.ops[candidate].name in ACTIVATIONS)
-        )  # fmt: skip
+        if candidate == index or flow.is_linear(candidate):
+            return candidate != index
+        if flow.classes[candidate] == "activation":
+            return False
+        moves = is_cast(flow.ops[candidate]) or is_copy(flow.ops[candidate])
+        return flow.classes[candidate] is not None or not moves
 
     reached = flow.upstream([index], stop)
     for candidate in reached:
@@ -246,10 +260,23 @@ def _linears_before(flow: Flow, index: int) -> list[int]:
 
 
 def _residuals(flow: Flow) -> None:
-    """Sums of two activations of one shape, outside every other class."""
+    """Sums of two activations outside every other class, and the scaling of what they add.
+
+    Sums and scalings of embeddings before the first layer are part of the embedding.
+    """
     for index, op in enumerate(flow.ops):
-        if op.name not in ("aten.add", "aten.add_") or flow.classes[index] is not None:
+        if flow.classes[index] is not None or op.name not in _SUMS_AND_SCALINGS:
+            continue
+        producers = flow.producers(index)
+        if producers and all(flow.classes[p] == "embedding" for p in producers):
+            flow.set(index, "embedding")
             continue
         shapes = [tensor.shape for tensor in op.inputs]
-        if len(shapes) == 2 and shapes[0] == shapes[1] and len(shapes[0]) >= 2:
+        adds = op.name in ("aten.add", "aten.add_")
+        if adds and len(shapes) == 2 and shapes[0] == shapes[1] and len(shapes[0]) >= 2:
             flow.set(index, "residual")
+            for producer in producers:
+                scaled = flow.ops[producer]
+                single = scaled.name in ("aten.mul", "aten.mul_") and len(scaled.inputs) == 1
+                if single and flow.consumers[producer] == [index]:
+                    flow.set(producer, "residual")

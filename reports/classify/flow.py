@@ -18,6 +18,7 @@ class Flow:
         self.sources: list[dict[int, tuple[int, ...]]] = []
         """Per op: storage id of an input -> the ops that wrote what it holds."""
         self.consumers: list[list[int]] = [[] for _ in ops]
+        self._from_weights: set[int] = set()
         self._connect()
 
     def set(self, index: int, op_class: str, part: str | None = None) -> None:
@@ -38,7 +39,14 @@ class Flow:
         op = self.ops[index]
         if self.classes[index] in LINEAR_CLASSES:
             return True
-        return bool(op.flops) and any(is_weight_operand(op, tensor) for tensor in op.inputs)
+        return bool(op.flops) and any(
+            is_weight_operand(op, tensor) or self._is_dequantised(index, tensor)
+            for tensor in op.inputs
+        )
+
+    def _is_dequantised(self, index: int, tensor: Tensor) -> bool:
+        writers = self.producers_of(index, tensor)
+        return bool(writers) and all(writer in self._from_weights for writer in writers)
 
     def is_product(self, index: int) -> bool:
         """A product of two activations: attention scores or values."""
@@ -70,10 +78,14 @@ class Flow:
         writers: dict[int, tuple[int, ...]] = {}
         largest: dict[int, int] = {}
         for index, op in enumerate(self.ops):
-            sources = {t.id: writers[t.id] for t in op.inputs if t.id in writers}
+            sources: dict[int, tuple[int, ...]] = {
+                t.id: writers[t.id] for t in op.inputs if t.id in writers
+            }
             self.sources.append(sources)
             for producer in {p for group in sources.values() for p in group}:
                 self.consumers[producer].append(index)
+            if _only_weights(op, sources, self._from_weights):
+                self._from_weights.add(index)
             read = {tensor.id for tensor in op.inputs}
             for tensor in op.outputs:
                 # Writing all of a buffer without reading it starts a new value (a workspace).
@@ -81,6 +93,16 @@ class Flow:
                 earlier = () if whole else writers.get(tensor.id, ())
                 writers[tensor.id] = (*earlier, index)
                 largest[tensor.id] = max(tensor.bytes, largest.get(tensor.id, 0))
+
+
+def _only_weights(op: Op, sources: dict[int, tuple[int, ...]], known: set[int]) -> bool:
+    """Reads no matrices but weights and what was made of them: unpacking, dequantising."""
+    matrices = [tensor for tensor in op.inputs if len(tensor.shape) >= 2]
+    return bool(matrices) and all(
+        tensor.role == "weight"
+        or (tensor.id in sources and all(writer in known for writer in sources[tensor.id]))
+        for tensor in matrices
+    )
 
 
 def is_weight_operand(op: Op, tensor: Tensor) -> bool:

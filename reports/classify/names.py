@@ -51,8 +51,8 @@ _PROJECTIONS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("v_proj", r"v(_proj|_linear|alue|_w)?|wv|to_v|value_proj"),
         ("o_proj", r"o(_proj|_linear|_w)?|wo|out_proj|to_out|attn_out(put)?|output_proj"),
         ("gate_proj", r"gate_proj|w1|wi_0|gate_w|w_gate|linear_gate"),
-        ("up_proj", r"up_proj|w3|wi_1|fc1|c_fc|dense_h_to_4h|up_w|w_up|linear_up|wi"),
-        ("down_proj", r"down_proj|w2|fc2|dense_4h_to_h|down_w|w_down|linear_down"),
+        ("up_proj", r"up(_proj)?|w3|wi_1|fc1|c_fc|dense_h_to_4h|up_w|w_up|linear_up|wi"),
+        ("down_proj", r"down(_proj)?|w2|fc2|dense_4h_to_h|down_w|w_down|linear_down"),
         ("lm_head", r"lm_head|embed_out|unembed(ding)?|output_head|vocab_proj|logits_proj"),
     )
 )  # fmt: skip
@@ -66,8 +66,8 @@ _ACTIVATION_CLASS = re.compile(
 )  # fmt: skip
 _ACTIVATION_PATH = re.compile(r"^(act|act_fn|activation(_fn)?|act_func)$", re.I)
 _EMBEDDING = re.compile(r"^(embed_tokens|wte|tok_embeddings|word_embeddings|embeddings?|embed)$")
-_EXPERTS = re.compile(r"expert", re.I)
-_ROUTER = re.compile(r"^(router|gate|moe_gate|gating)$")
+_EXPERTS = re.compile(r"(?<!shared_)experts?$", re.I)
+_ROUTER = re.compile(r"^(router|gate|moe_gate|gating|shared_expert_gate)$")
 _COMMUNICATION = re.compile(r"^(c10d|_c10d_functional|_c10d_functional_autograd|symm_mem)\.")
 _SAMPLER = re.compile(r"sampl|logits_?process|top_?[kp]$", re.I)
 
@@ -118,6 +118,10 @@ def class_from_names(op: Op) -> Named | None:
         return custom
     components = [part for part in op.module.split(".") if part]
     leaf = components[-1] if components else ""
+    if _in_experts(components):
+        return "experts", None
+    if _in_router(leaf, op):
+        return "router", None
     if _is_norm(leaf, op.module_class):
         return "norm", _norm_part(op)
     if any(_ROTARY.search(part) for part in components) or _ROTARY.search(op.module_class):
@@ -167,6 +171,21 @@ def _rotary_module_part(op: Op) -> str:
     return "cast" if is_cast(op) else "layout" if op.name == "aten.clone" else "rotate"
 
 
+def _in_experts(path: list[str]) -> bool:
+    """Inside a routed expert; a shared expert is an MLP like any other."""
+    return any(_EXPERTS.search(component) for component in path)
+
+
+def _in_router(leaf: str, op: Op) -> bool:
+    """`gate` is a router unless it is a wide linear: some MLPs call their gate_proj so."""
+    if not _ROUTER.match(leaf):
+        return False
+    if leaf != "gate" or not op.flops:
+        return leaf != "gate" or op.module_class != "Linear"
+    width = op.outputs[0].shape[-1] if op.outputs and op.outputs[0].shape else 0
+    return all(width < t.shape[-1] for t in op.inputs if t.role != "weight" and t.shape)
+
+
 def _projection(op: Op, components: list[str]) -> Named | None:
     weights = [tensor.name for tensor in op.inputs if tensor.role == "weight" and tensor.name]
     paths = [name.split(".") for name in weights] if op.flops else []
@@ -184,22 +203,28 @@ def _projection(op: Op, components: list[str]) -> Named | None:
 
 def _match_projection(path: list[str], op: Op) -> str | None:
     """Class of the innermost path component that names a projection."""
-    if any(_EXPERTS.search(component) for component in path):
+    if _in_experts(path):
         return "experts"
     for component in reversed(path):
         if component in ("weight", "bias") or component.isdigit():
             continue
         if _ROUTER.match(component):
-            return "router"
+            return "router" if _in_router(component, op) else "gate_proj"
         for name, pattern in _PROJECTIONS:
             if pattern.fullmatch(component):
                 return name
-        if component in ("dense", "c_proj"):
-            return _output_of_block(path)
+        if component in ("dense", "c_proj", "proj"):
+            return _dense_of_block(path)
+        if component in ("output", "head") and path.index(component) == 0:
+            return "lm_head"
     return None
 
 
-def _output_of_block(path: list[str]) -> str:
+def _dense_of_block(path: list[str]) -> str:
     """`dense` and `c_proj` end an attention or an MLP block, whichever they are in."""
-    inside_mlp = any(re.search(r"mlp|ffn|feed_?forward", part, re.I) for part in path)
+    if "intermediate" in path:
+        return "up_proj"
+    if any(re.search(r"attn|attention", part, re.I) for part in path):
+        return "o_proj"
+    inside_mlp = any(re.search(r"mlp|ffn|feed_?forward|^output$", part, re.I) for part in path)
     return "down_proj" if inside_mlp else "o_proj"
