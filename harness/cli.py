@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run", "Run a step of WORKLOAD here, write a report, say what it wastes."),
     "report": ("report", "Write the report of a run again, as HTML, text, Markdown, JSON or CSV."),
     "diff": ("diff", "What changed between two runs, per operator; an exit code for CI."),
+    "check": ("check", "Hold a run against the budgets of rooflens.toml; an exit code for CI."),
     "theory": ("theory", "What a step must move and compute, from its config alone."),
     "doctor": ("doctor", "What works on this machine, and the one-line fix for what does not."),
     "list": ("list_", "Workloads, models and GPUs by name."),

@@ -110,6 +110,20 @@ def render_annotations(comparison: Comparison, answers: Sequence[Answer]) -> str
     return "\n".join(lines + told[: MAX_ANNOTATIONS - 1]) + "\n"
 
 
+def render_answers(answers: Sequence[Answer]) -> str:
+    """The answers of a budget as workflow commands; what passed is left out."""
+    lines = [
+        _command(
+            "error" if answer.outcome == "failed" else "warning",
+            f"Rooflens: {answer.condition} {answer.outcome}",
+            answer.message,
+        )
+        for answer in answers
+        if answer.outcome != "passed"
+    ]
+    return "".join(line + "\n" for line in lines[:MAX_ANNOTATIONS])
+
+
 def _command(level: str, title: str, message: str) -> str:
     return f"::{level} title={_property(title)}::{_data(message[:MAX_MESSAGE])}"
 
