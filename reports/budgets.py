@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from rooflens.errors import CannotJudge, InputError, did_you_mean
-from rooflens.model import Quantity, Run, absent, known
+from rooflens.model import Quantity, Run, Source, absent, known
 from rooflens.reports.compare.gate import Answer
 from rooflens.reports.compare.judging import implausible
 from rooflens.reports.compare.times import step_samples
@@ -154,8 +154,9 @@ def actual(run: Run, limit: str) -> Quantity:
     if limit == "ops":
         return known(len(run.ops), "1", "counted") if run.ops else absent("no ops were counted")
     if limit == "launches":
-        total = sum(row.count for row in run.kernels)
-        return known(total, "1", "counters") if run.kernels else absent("no kernels were captured")
+        launches = sum(row.count for row in run.kernels)
+        source: Source = "timeline" if "timeline" in run.evidence else "counters"
+        return known(launches, "1", source) if launches else absent("no kernels were captured")
     if limit == "step_time_ms":
         times = step_samples(run)
         return known(median(times), "ns", "host") if times else run.totals.step_time_ns
@@ -241,12 +242,7 @@ def _check_time(budget: Budget, condition: str, run: Run) -> Answer:
 
 def _check_finding(budget: Budget, rule: str, run: Run) -> Answer:
     condition = f"{budget.name}: finding {rule}"
-    findings = [
-        finding
-        for finding in run.findings
-        if finding.rule.lower() == rule.lower()
-        or finding.rule.lower().startswith(rule.lower() + "-")
-    ]
+    findings = [finding for finding in run.findings if _is_rule(finding.rule, rule)]
     found = [finding for finding in findings if finding.outcome == "found"]
     if found:
         return Answer(condition=condition, outcome="failed", message=found[0].title)
@@ -295,16 +291,12 @@ def _table(name: str, run: Run, reason: str, old: Budget | None) -> str:
     chosen = ("workload", "model", "batch", "context", "prompt", "query_tokens", "dtype", "logits")
     selectors = old.selectors if old else {key: value for key in chosen
                                            if (value := facts[key]) is not None}  # fmt: skip
-    limits = {}
-    for limit in old.limits if old else (*EXACT_LIMITS, "moved_bytes_per_token"):
-        value = actual(run, limit).value
-        if value is not None:
-            limits[limit] = round(value / 1e6, 6) if limit == "step_time_ms" else value
-        elif old:
-            limits[limit] = old.limits[limit]
-    clear = old.findings_not_allowed if old else tuple(
-        finding.rule for finding in run.findings if finding.outcome == "clear"
-    )  # fmt: skip
+    limits = _limits(run, old)
+    found = {finding.rule for finding in run.findings if finding.outcome == "found"}
+    clear = [finding.rule for finding in run.findings if finding.outcome == "clear"]
+    kept = clear if old is None else [
+        rule for rule in old.findings_not_allowed if not any(_is_rule(name, rule) for name in found)
+    ]  # fmt: skip
     lines = [f"[budget.{_key(name)}]"]
     lines += [f"{key} = {_toml(value)}" for key, value in selectors.items()]
     lines += [f"{key} = {_toml(value)}" for key, value in limits.items()]
@@ -313,16 +305,35 @@ def _table(name: str, run: Run, reason: str, old: Budget | None) -> str:
         for key, share in (old.tolerances if old else {}).items()
         if share != TOLERANCES[key]
     ]
-    lines.append(f"findings_not_allowed = {_toml(clear)}")
+    lines.append(f"findings_not_allowed = {_toml(kept)}")
     changes = [
         f"{key} {count_text(old.limits[key])} -> {count_text(value)}"
         for key, value in limits.items()
         if old and value != old.limits[key]
     ]
+    changes += [f"{rule} allowed" for rule in (old.findings_not_allowed if old else ())
+                if rule not in kept]  # fmt: skip
     said = f"{run.created_at[:10]}: {reason}" + (f" ({', '.join(changes)})" if changes else "")
     reasons = [*(old.reasons if old else ()), said]
     lines += ["reasons = [", *(f"  {_toml(text)}," for text in reasons), "]"]
     return "\n".join(lines) + "\n"
+
+
+def _limits(run: Run, old: Budget | None) -> dict[str, float]:
+    """Today's numbers for the limits of a budget; what was not measured today keeps its limit."""
+    limits: dict[str, float] = {}
+    for limit in old.limits if old else (*EXACT_LIMITS, "moved_bytes_per_token"):
+        value = actual(run, limit).value
+        if value is not None:
+            limits[limit] = round(value / 1e6, 6) if limit == "step_time_ms" else value
+        elif old:
+            limits[limit] = old.limits[limit]
+    return limits
+
+
+def _is_rule(finding: str, rule: str) -> bool:
+    """`R03` stands for `R03-repeat-kv-expand`."""
+    return finding.lower() == rule.lower() or finding.lower().startswith(rule.lower() + "-")
 
 
 def _key(name: str) -> str:
