@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from hypothesis import settings
 
 from rooflens.architectures import load_config
 from rooflens.model import Roof
@@ -13,6 +14,10 @@ from rooflens.reports.theory.formats import Format, activation_format
 from rooflens.reports.theory.gpus import gpu
 from rooflens.reports.theory.operators import OperatorTheory, gemm
 from rooflens.reports.theory.step import StepShape, StepTheory, step_theory
+
+# A busy machine must not fail a property.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 
 @pytest.fixture(scope="session")
