@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 from rooflens.model import (
@@ -95,3 +97,17 @@ def run(**fields: Any) -> Run:
         "checks": (),
     }
     return Run(**(defaults | fields))
+
+
+def tiny_config(folder: Path, **fields: Any) -> Path:
+    """Write the config.json of a Qwen2 of 2 layers and hidden size 64; returns its directory."""
+    config = {
+        "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "vocab_size": 256,
+        "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 4096,
+        "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "hidden_act": "silu",
+        "tie_word_embeddings": False, "torch_dtype": "bfloat16",
+    }  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config | fields), "utf-8")
+    return folder

@@ -15,11 +15,10 @@ def parse(option: Any, *arguments: str) -> dict[str, Any]:
     """Parse arguments with a command that has this one option."""
     found: dict[str, Any] = {}
 
-    @click.command()
-    @option
-    def command(**values: Any) -> None:
+    def collect(**values: Any) -> None:
         found.update(values)
 
+    command = click.command()(option(collect))
     command.main(list(arguments), standalone_mode=False)
     return found
 
