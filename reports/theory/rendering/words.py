@@ -154,8 +154,10 @@ def crossover_sentence(answer: Answer) -> str:
     sentence = ", ".join(parts)
     if never:
         names = ", ".join("the product" if n == "other" else n for n in never)
-        ending = f"{names} never{'' if known else place}"
-        sentence = f"{sentence}; {ending}" if known else f"{ending} becomes compute-bound"
+        sentence = (
+            f"{sentence}; {names} never" if known
+            else f"{names} never becomes compute-bound{place}"
+        )  # fmt: skip
     return f"{sentence}."
 
 
