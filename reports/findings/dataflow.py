@@ -33,6 +33,11 @@ def base_name(op: Op) -> str:
     return ".".join(op.name.split(".")[:2])
 
 
+def is_float(tensor: Tensor) -> bool:
+    """True for floating-point elements of any width."""
+    return tensor.dtype.startswith(("float", "bfloat"))
+
+
 def numel(tensor: Tensor) -> int:
     """Elements that the shape says, whatever the storage."""
     count = 1
@@ -102,6 +107,19 @@ class Flow:
                 else:
                     ends[reader.index] = reader
         return [walked[index] for index in sorted(walked)], [ends[index] for index in sorted(ends)]
+
+    def sources(self, op: Op, tensor: Tensor, follow: Callable[[Op], bool]) -> list[Op]:
+        """Walk backward from a tensor that `op` reads, through producers that `follow` accepts."""
+        walked: dict[int, Op] = {}
+        waiting = [(op, tensor)]
+        while waiting:
+            reader, read = waiting.pop()
+            producer = self.producer(reader, read)
+            if producer is None or producer.index in walked or not follow(producer):
+                continue
+            walked[producer.index] = producer
+            waiting.extend((producer, source) for source in producer.inputs)
+        return [walked[index] for index in sorted(walked)]
 
     def came_in(self, op: Op, tensor: Tensor) -> bool:
         """True for data that existed before the step and is no weight: a cache or an input."""

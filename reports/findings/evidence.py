@@ -20,6 +20,7 @@ from rooflens.model import (
 )
 from rooflens.reports.findings.attention import Composite, Fused, composites, fused_calls
 from rooflens.reports.findings.dataflow import Flow
+from rooflens.reports.format import plural
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,20 @@ class Evidence:
         """Decoder layers that ops name; at least 1."""
         return max(1, len({op.layer for op in self.ops if op.layer is not None}))
 
+    def time_of(self, rows: Iterable[int]) -> float:
+        """Time (ns) of these kernel rows in a step; rows without a duration count as none."""
+        return sum(
+            (self.kernels[row].duration_ns.value or 0) * self.kernels[row].count for row in rows
+        )
+
+    def moved_of(self, rows: Iterable[int]) -> dict[int, float]:
+        """Moved bytes of a step by kernel row, for the rows whose bytes were measured."""
+        return {
+            row: moved * self.kernels[row].count
+            for row in rows
+            if (moved := self.kernels[row].dram_bytes.value) is not None
+        }
+
     def of_class(self, *classes: str) -> list[Op]:
         """The ops of these operator classes."""
         return [op for op in self.ops if op.op_class in classes]
@@ -113,5 +128,6 @@ def source_of(ops: Iterable[Op]) -> str:
     if not lines:
         return ""
     shown = list(lines)[:2]
-    more = f" and {len(lines) - 2} more places" if len(lines) > 2 else ""
+    rest = len(lines) - len(shown)
+    more = f" and {plural(rest, 'more place')}" if rest else ""
     return f" ({'; '.join(shown)}{more})"

@@ -87,7 +87,7 @@ def _of_composite(call: Composite) -> AttentionShape | None:
 def work(evidence: Evidence) -> Work | None:
     """Executed against needed work, or None where theory or attention is missing."""
     shape = attention_shape(evidence)
-    rows = [row for row in evidence.operators if row.op_class in _PROJECTIONS]
+    rows = [r for r in evidence.operators if r.op_class in _PROJECTIONS and r.part is None]
     minimum = sum(row.minimum_flops.value or 0 for row in rows)
     requested = sum(row.requested_flops.value or 0 for row in rows)
     if shape is None or not minimum or not requested:
@@ -104,7 +104,9 @@ def _keys_needed(evidence: Evidence, shape: AttentionShape, rows_needed: float) 
     """Invert theory's attention bytes: queries and outputs once, K and V once."""
     calls = len(evidence.fused) or len(evidence.composites)
     minimum = sum(
-        row.minimum_bytes.value or 0 for row in evidence.operators if row.op_class == "attention"
+        row.minimum_bytes.value or 0
+        for row in evidence.operators
+        if row.op_class == "attention" and row.part is None
     )
     row_bytes = shape.row_bytes or _appended_row_bytes(evidence)
     if not minimum or not row_bytes:

@@ -77,7 +77,7 @@ RULE = Rule(
         'Load the model with attn_implementation="sdpa" (or "flash_attention_2"), do not ask for '
         "output_attentions; in own code call torch.nn.functional.scaled_dot_product_attention"
     ),
-    fixed_in="transformers has had sdpa for Llama and Qwen2 since 4.38; torch since 2.0",
+    fixed_in="transformers takes sdpa by default since 4.36; torch has it since 2.0",
     example=(
         "Qwen2.5-7B, prefill of 2048 tokens, eager: 140 ops on 28×2048×2048 scores ask for "
         "92.31 GB of the step's 166.8 GB"

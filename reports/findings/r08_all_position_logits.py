@@ -92,7 +92,7 @@ RULE = Rule(
         "length and writes prompt × vocabulary values that nobody reads."
     ),
     remedy="Call the model with logits_to_keep=1 (generate() does so by itself)",
-    fixed_in="transformers 4.45 (num_logits_to_keep), 4.50 (logits_to_keep); default is still all",
+    fixed_in="transformers 4.45 and newer take it (first as num_logits_to_keep); default: all",
     example=(
         "Qwen2.5-7B, prefill of 2048 tokens: 637.2 MB and 2.231 TFLOP for 2,047 idle positions"
     ),

@@ -61,7 +61,7 @@ RULE = Rule(
         "Sample from the model's own dtype, or cast inside the sampling kernel or only the rows "
         "(and candidates) that are sampled: drop logits.float()"
     ),
-    fixed_in="vllm#48641 removed such a copy; transformers' Qwen2 has none since 4.45",
+    fixed_in="vllm#48641 and transformers#33902 removed such copies",
     example="logits.float() for 2048 positions of Qwen2.5-7B: 622.9 MB read, 1.246 GB written",
     limits="For one row per sequence the copy is small: see its share of the step.",
     detect=detect,

@@ -1,0 +1,83 @@
+"""R11: a norm runs as a chain of elementwise ops."""
+
+from __future__ import annotations
+
+from rooflens.reports.findings.dataflow import total_bytes
+from rooflens.reports.findings.evidence import Evidence, source_of
+from rooflens.reports.findings.groups import runs_of, split_evenly
+from rooflens.reports.findings.kernel_names import norm_fragments
+from rooflens.reports.findings.rule import Answer, Claim, Rule
+from rooflens.reports.findings.thresholds import NORM_OPS_MIN
+from rooflens.reports.format import bytes_text, percent_text, plural
+
+
+def detect(evidence: Evidence) -> Answer:
+    groups = [
+        group
+        for group in runs_of(evidence.of_class("norm"), lambda op: op.module)
+        if len(group) >= NORM_OPS_MIN.value
+    ]
+    if not groups:
+        return _from_kernels(evidence) if not evidence.ops else None
+    saved: dict[int, int] = {}
+    for group in groups:
+        saved |= split_evenly(group, total_bytes(group) - evidence.flow.fused_bytes(group))
+    asked = sum(total_bytes(group) for group in groups)
+    ops = sum(len(group) for group in groups)
+    return Claim(
+        title=(
+            f"{plural(len(groups), 'norm')} run as {plural(ops, 'op')}: "
+            f"{round(ops / len(groups))} each where one is enough"
+        ),
+        saved=saved,
+        confidence="high",
+        confidence_reason="the ops of each norm are recorded; one call would read its input once",
+        remedy=RULE.remedy + source_of(groups[0][:1]),
+        evidence=(
+            f"they ask for {bytes_text(asked)}; one call a norm needs "
+            f"{bytes_text(asked - sum(saved.values()))}",
+            f"ops of one: {', '.join(op.name.removeprefix('aten.') for op in groups[0])}",
+            f"{percent_text(sum(saved.values()) / evidence.step_bytes)} of the step's requested "
+            f"bytes and {ops - len(groups)} launches could go",
+        ),
+    )
+
+
+def _from_kernels(evidence: Evidence) -> Answer:
+    rows = norm_fragments(evidence.kernels)
+    if not rows:
+        return None
+    launches = sum(evidence.kernels[row].count for row in rows)
+    return Claim(
+        title=f"Norms run in pieces: {plural(launches, 'launch', 'launches')} of mean and rsqrt",
+        no_bytes="which of a norm's bytes each kernel moved is unknown without recorded ops",
+        confidence="medium",
+        confidence_reason="mean and rsqrt kernels of eager PyTorch stand beside each other",
+        evidence=tuple(
+            f"{evidence.kernels[row].count} × {evidence.kernels[row].short_name}"
+            for row in rows[:4]
+        ),
+        kernels=tuple(rows),
+    )
+
+
+RULE = Rule(
+    id="R11-unfused-norm",
+    needs=("ops", "kernels"),
+    looks_for="RMSNorm or LayerNorm as a chain of elementwise ops",
+    clear="Each norm is one call",
+    why=(
+        "RMSNorm in eager PyTorch is a cast to fp32, pow, mean, add, rsqrt, two products and a "
+        "cast back: 36 bytes per element where 4 are needed, and eight launches for one. In decode "
+        "the launches weigh more than the bytes."
+    ),
+    remedy=(
+        "Use a fused RMSNorm (with the residual add: vLLM, Liger or FlashInfer kernels, "
+        "torch.nn.functional.rms_norm on CUDA) or torch.compile"
+    ),
+    fixed_in="recent transformers load a fused RMSNorm with use_kernels=True",
+    example="Qwen2.5-7B, prefill of 2048 tokens: 57 norms as 456 ops, 15.06 GB where 1.674 GB do",
+    limits="The fp32 arithmetic inside is wanted; only its traffic is not.",
+    thresholds=(NORM_OPS_MIN,),
+    detect=detect,
+)
