@@ -20,6 +20,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("report", "Write the report of a run again, as HTML, text, Markdown, JSON or CSV."),
     "diff": ("diff", "What changed between two runs, per operator; an exit code for CI."),
     "check": ("check", "Hold a run against the budgets of rooflens.toml; an exit code for CI."),
+    "history": (
+        "history",
+        "Draw one number of many runs over time and name the operator that changed it.",
+    ),
     "theory": ("theory", "What a step must move and compute, from its config alone."),
     "doctor": ("doctor", "What works on this machine, and the one-line fix for what does not."),
     "list": ("list_", "Workloads, models and GPUs by name."),
