@@ -10,7 +10,8 @@ from these classes.
 
 from __future__ import annotations
 
-from typing import Literal
+import importlib
+from typing import Any, Literal
 
 from rooflens.quantity import (
     CheckOutcome,
@@ -388,3 +389,8 @@ class Run(Record, frozen=True, kw_only=True):
     captures: tuple[Capture, ...] = ()
     labels: dict[str, str] = {}
     """Set by the user (`--label commit=abc`): commit, branch ..."""
+
+    def to_frames(self) -> dict[str, Any]:
+        """The run as pandas DataFrames; reports/frames.py describes them."""
+        # By name, when called: imports go from reports to this module, not back.
+        return dict(importlib.import_module("rooflens.reports.frames").to_frames(self))

@@ -23,6 +23,9 @@ ROWS_READ = {  # only as many elements of this argument are read as come out
     "aten._unsafe_index": 0, "aten.take_along_dim": 0,
 }  # fmt: skip
 
+BAGS = {"aten._embedding_bag", "aten._embedding_bag_forward_only", "aten.embedding_bag"}
+"""These sum several rows of their first argument per output row."""
+
 ROWS_WRITTEN = {  # only as many elements of self are written as this argument has
     "aten.index_copy_": 3, "aten.scatter_": 2, "aten.scatter_add_": 2, "aten.index_add_": 3,
     "aten.scatter_reduce_": 2, "aten.index_fill_": None, "aten.index_put_": None,
@@ -110,7 +113,8 @@ def accesses(
             inputs.append(tensor)
             if not argument.mutated:
                 if name not in SHAPE_ONLY:
-                    found.reads.append((tensor, _bytes_read(name, position, tensor, outputs)))
+                    size = _bytes_read(name, position, tensor, args, outputs)
+                    found.reads.append((tensor, size))
                 continue
             _add_mutated(name, argument, tensor, args, found)
     known = {_storage_key(tensor) for tensor in inputs}
@@ -150,10 +154,18 @@ def _storage_key(tensor: torch.Tensor) -> int:
         return id(tensor)
 
 
-def _bytes_read(name: str, position: int, tensor: torch.Tensor, outputs: list[torch.Tensor]) -> int:
+def _bytes_read(
+    name: str,
+    position: int,
+    tensor: torch.Tensor,
+    args: tuple[Any, ...],
+    outputs: list[torch.Tensor],
+) -> int:
     touched = view_of(tensor).touched
     if ROWS_READ.get(name) == position and outputs:
         return min(touched, outputs[0].numel() * tensor.element_size())
+    if name in BAGS and position == 0:
+        return min(touched, args[1].numel() * tensor.shape[-1] * tensor.element_size())
     return touched
 
 

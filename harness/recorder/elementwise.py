@@ -7,6 +7,7 @@ Hardware counters will differ: exp and rsqrt run on units whose work is no FLOP.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -30,15 +31,19 @@ _CUSTOM = (("rms_norm", 4), ("rmsnorm", 4), ("layer_norm", 7), ("silu", 5), ("sw
            ("gelu", 9), ("rotary", 3), ("rope", 3))  # fmt: skip
 
 
-def elementwise_flops(name: str, args: tuple[Any, ...], output: Any) -> int:
-    """FLOPs of one call outside matrix products; 0 for what is no floating-point arithmetic."""
+def elementwise_flops(
+    name: str, args: tuple[Any, ...], output: Any, written: Iterable[torch.Tensor] = ()
+) -> int:
+    """FLOPs of one call outside matrix products; 0 for what is no floating-point arithmetic.
+
+    `written` are the tensors that the call writes: custom operators are counted by their size.
+    """
     first = output[0] if isinstance(output, (tuple, list)) and output else output
     inputs = [a for a in args if isinstance(a, torch.Tensor)]
     base = name.split(".", 1)[-1]
     if not name.startswith("aten."):
-        given = first if isinstance(first, torch.Tensor) else (inputs[0] if inputs else None)
         rate = next((rate for word, rate in _CUSTOM if word in base), 0)
-        return rate * given.numel() if given is not None else 0
+        return rate * sum(tensor.numel() for tensor in written if tensor.is_floating_point())
     if base not in PER_OUTPUT and base not in PER_INPUT:
         base = base.removesuffix("_")
     if base in PER_OUTPUT and isinstance(first, torch.Tensor):

@@ -167,10 +167,11 @@ class Recorder:
         flops, modelled = matrix_flops(func, name, args, kwargs, output)
         attributes = _attributes(func, args, kwargs)
         if modelled:
-            attributes["modelled"] = True
+            attributes["modelled" if flops else "flops_unknown"] = True
+        written = [tensor for tensor, _ in (*found.mutated, *found.created)]
         self._append(
             name, found, flops,
-            0 if flops else elementwise_flops(name, args, output), elapsed, attributes,
+            0 if flops else elementwise_flops(name, args, output, written), elapsed, attributes,
         )  # fmt: skip
 
     def _add_fused(self, call: FusedCall, elapsed: float | None = None) -> None:

@@ -32,6 +32,7 @@ class ModuleTracker:
         self._ids = ids
         self._model = model
         self._root_class = ""
+        self._holders: dict[int, object] = {}
         self._handles: list[Any] = []
         self._weights: dict[int, list[tuple[str, View]]] = defaultdict(list)
 
@@ -43,7 +44,10 @@ class ModuleTracker:
             self._handles.append(register_module_forward_pre_hook(self._first_module))
 
     def stop(self) -> None:
-        """Remove every hook again."""
+        """Remove every hook again, and see which tensors the caches have got meanwhile."""
+        for holder in tuple(self._holders.values()):
+            self.note_cache(holder)
+        self._holders.clear()
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -119,6 +123,7 @@ class ModuleTracker:
 
     def note_cache(self, holder: object) -> None:
         """Remember every tensor inside a cache object as key/value cache."""
+        self._holders[id(holder)] = holder
         for tensor in tensors_in(holder):
             if tensor.ndim >= 3 and not self.is_weight(self._ids.id_of(tensor)):
                 self.cache_ids.add(self._ids.id_of(tensor))

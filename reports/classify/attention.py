@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from rooflens.model import Op
 from rooflens.reports.classify.flow import Flow
-from rooflens.reports.classify.names import is_cast, is_copy
+from rooflens.reports.classify.names import is_cast, is_copy, makes_only_indices
 
 _TABLE_OPS = frozenset({"aten.cos", "aten.sin", "aten.polar"})
 _TABLE_WORDS = ("cos", "sin", "freqs", "rotary", "rope", "inv_freq")
@@ -58,8 +58,12 @@ def classify_attention(flow: Flow) -> None:
 
 def _cache_writes(flow: Flow) -> None:
     for index, op in enumerate(flow.ops):
-        if op.name in _CACHE_WRITERS and any(tensor.role == "cache" for tensor in op.outputs):
+        if not any(tensor.role == "cache" for tensor in op.outputs):
+            continue
+        if op.name in _CACHE_WRITERS:
             flow.set(index, "kv_write", "copy" if op.name == "aten.cat" else "append")
+        elif not op.inputs:
+            flow.set(index, "kv_write", "append")  # a buffer that is cleared before its first use
 
 
 def _rope_tables(flow: Flow) -> set[int]:
@@ -145,7 +149,8 @@ def _before(flow: Flow, core: _Core) -> list[int]:
         return flow.is_linear(index) or flow.classes[index] in ("embedding", "residual")
 
     start = [index for group in core.operands.values() for index in group]
-    return [index for index in flow.upstream(start, stop) if not stop(index)]
+    reached = flow.upstream(start, stop)
+    return [i for i in reached if not stop(i) and not makes_only_indices(flow.ops[i])]
 
 
 def _after(flow: Flow, core: _Core) -> list[int]:

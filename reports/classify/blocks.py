@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from rooflens.model import Op
 from rooflens.reports.classify.flow import Flow, is_weight_operand
-from rooflens.reports.classify.names import ACTIVATIONS, is_cast, is_copy
+from rooflens.reports.classify.names import (
+    ACTIVATIONS,
+    is_cast,
+    is_copy,
+    makes_only_indices,
+)
 
 _SAMPLING_OPS = frozenset(
     {
@@ -46,7 +51,7 @@ def classify_rest(flow: Flow) -> None:
 def _inherit(flow: Flow, index: int) -> None:
     """An op that only serves one class belongs to it (positions for rope, indices for a cache)."""
     op = flow.ops[index]
-    if not flow.consumers[index] and all("int" in tensor.dtype for tensor in op.outputs):
+    if not flow.consumers[index] and makes_only_indices(op):
         _join_neighbour(flow, index)
         return
     users = {flow.classes[consumer] for consumer in flow.consumers[index]}
@@ -66,11 +71,14 @@ def _inherit(flow: Flow, index: int) -> None:
 
 def _join_neighbour(flow: Flow, index: int) -> None:
     """Indices that were made and never used: they belong to the work that they were made beside."""
-    for following in range(index + 1, len(flow.ops)):
-        if flow.classes[following] is not None:
-            if flow.classes[following] in _INHERITED:
-                flow.set(index, str(flow.classes[following]), flow.parts[following])
-            return
+    module = flow.ops[index].module
+    for neighbours in (range(index + 1, len(flow.ops)), range(index - 1, -1, -1)):
+        for other in neighbours:
+            if flow.ops[other].module != module:
+                break
+            if flow.classes[other] in _INHERITED:
+                flow.set(index, str(flow.classes[other]), flow.parts[other])
+                return
 
 
 def _experts(flow: Flow) -> None:

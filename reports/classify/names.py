@@ -111,6 +111,11 @@ def is_copy(op: Op) -> bool:
     return op.name in COPIES and not is_cast(op)
 
 
+def makes_only_indices(op: Op) -> bool:
+    """Writes nothing but integers: positions, cache slots, lengths."""
+    return bool(op.outputs) and all("int" in tensor.dtype for tensor in op.outputs)
+
+
 def class_from_names(op: Op) -> Named | None:
     """The class that names decide, or None where dataflow has to."""
     custom = _custom_operator(op)
