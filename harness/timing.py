@@ -71,7 +71,13 @@ def class_times(
     if reason:
         return {}, reason
     timed = [op for op in ops if op.time_ns is not None]
-    return times_by_class(timed, sample.layers_model), ""
+    in_layers = {(op.op_class, part) for op in timed if op.layer is not None
+                 for part in (None, op.part)}  # fmt: skip
+    # What happens once a step (lm_head, embedding) was measured in full.
+    return {
+        key: time if key in in_layers else msgspec.structs.replace(time, extrapolated_from=())
+        for key, time in times_by_class(timed, sample.layers_model).items()
+    }, ""
 
 
 def without_times(rows: Sequence[OperatorRow], reason: str) -> tuple[OperatorRow, ...]:

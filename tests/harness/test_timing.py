@@ -45,6 +45,7 @@ def test_class_times_scale_only_what_is_in_layers() -> None:
     assert times["q_proj", None].value == 80.0
     assert times["q_proj", None].extrapolated_from == (0, 1)
     assert times["lm_head", None].value == 30.0
+    assert times["lm_head", None].extrapolated_from == ()
 
 
 def test_layers_that_differ_are_not_scaled() -> None:
