@@ -71,9 +71,7 @@ def link(trace: Trace) -> Linked:
     nested = nest(trace.ranges, first)
     owner = np.full(call.size, NONE, dtype=np.int64)
     tied = np.flatnonzero(call != NONE)
-    owner[tied] = innermost(
-        nested, trace.calls.thread[call[tied]], trace.calls.start[call[tied]]
-    )
+    owner[tied] = innermost(nested, trace.calls.thread[call[tied]], trace.calls.start[call[tied]])
     return Linked(trace, call, nested, owner)
 
 
@@ -87,9 +85,7 @@ def _calls_of(activities: Activities, calls: Calls) -> Int:
     processes = np.unique(np.concatenate([activities.process, calls.process]))
     number = np.searchsorted(processes, calls.process) if by_process else np.zeros(len(calls))
     wanted = (
-        np.searchsorted(processes, activities.process)
-        if by_process
-        else np.zeros(len(activities))
+        np.searchsorted(processes, activities.process) if by_process else np.zeros(len(activities))
     )
     ids, code = np.unique(
         np.concatenate([calls.correlation, activities.correlation]), return_inverse=True

@@ -16,7 +16,8 @@ _PER_CALL = re.compile(r",? (?:op_id|seq) = \d+")
 _NUMBERED_STEP = re.compile(r"^(ProfilerStep|step|iteration|iter)[ _#:-]*\d+$", re.IGNORECASE)
 
 STEP = re.compile(
-    r"^(?:profilerstep|step|iteration|iter|decode|prefill|verify|forward|generate)(?:[ _#:\-]*\d+)?$",
+    r"^(?:profilerstep|step|iteration|iter|decode|prefill|verify|forward|generate)"
+    r"(?:[ _#:\-]*\d+)?$",
     re.IGNORECASE,
 )
 """A range that is one step by its name alone."""
@@ -32,6 +33,10 @@ COMPILE_CALL = re.compile(r"ModuleLoad|LibraryLoad|LinkCreate|ModuleGet|LibraryG
 SPLIT_KV = re.compile(r"split_?kv|FlashAttnFwdCombine|flash_decod|paged_attention|combine_attn",
                       re.IGNORECASE)  # fmt: skip
 """Kernels that only decode needs: few queries, so the keys are split and combined."""
+ONCE_PER_STEP = re.compile(
+    r"embedding|indexSelect|ArgMax|argmax|sampl(?:e|ing)|topk|multinomial", re.IGNORECASE
+)
+"""Kernels that a whole step has and a layer has not: token embedding, choice of the next token."""
 KV_WRITE = re.compile(r"reshape_and_cache")
 """vLLM's KV write: one block per new token (csrc/cache_kernels.cu: `dim3 grid(num_tokens)`)."""
 
@@ -44,7 +49,7 @@ def without_ids(names: Sequence[str]) -> tuple[Int, list[str]]:
 
 
 def grouping_name(name: str) -> str:
-    """A range name as it is grouped by: `aten::add, op_id = 7` -> `aten::add`, `step 3` -> `step`."""
+    """A range name without per-call numbers: `aten::add, op_id = 7` and `step 3` lose theirs."""
     if " = " in name:
         name = _PER_CALL.sub("", name)
     match = _NUMBERED_STEP.match(name)

@@ -1,0 +1,105 @@
+"""Operator class and family of every device activity, from its name and the range around it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from rooflens.model import Confidence
+from rooflens.parsers.timeline.launches import Linked
+from rooflens.parsers.timeline.trace import Int
+from rooflens.vocabulary import FUSED_CLASSES, OPERATOR_CLASSES
+
+_MODULES = {
+    "embed_tokens": "embedding", "input_layernorm": "norm", "post_attention_layernorm": "norm",
+    "norm": "norm", "q_norm": "norm", "k_norm": "norm", "rotary_emb": "rope",
+    "act_fn": "activation", "qkv_proj": "qkv_proj", "gate_up_proj": "gate_up_proj",
+    "gate": "router",
+    **{name: name for name in OPERATOR_CLASSES if name.endswith("_proj") or name == "lm_head"},
+}  # fmt: skip
+"""Leaf modules of Llama- and Qwen-shaped models (transformers' names): all they launch is theirs.
+"""
+_CONTAINERS = {"self_attn": "attention", "attn": "attention", "mlp": "activation"}
+"""Modules with leaves: what they launch themselves, where the kernel's name does not say more."""
+_GEMM_IN_ATTENTION = frozenset({"other", *FUSED_CLASSES})
+_LAST_WORD = re.compile(r"[A-Za-z_]\w*$")
+
+
+@dataclass(frozen=True)
+class Labels:
+    """One label per activity, as an index into names."""
+
+    index: Int
+    names: list[str]
+
+    def sums(
+        self, rows: Int, values: np.ndarray[tuple[int], np.dtype[np.float64]]
+    ) -> dict[str, float]:
+        """Sum of values over the given rows, by label."""
+        made = np.bincount(self.index[rows], values[rows], len(self.names))
+        return {name: float(value) for name, value in zip(self.names, made, strict=True)}
+
+    def of(self, row: int) -> str:
+        """Label of one activity."""
+        return self.names[int(self.index[row])]
+
+
+@dataclass(frozen=True)
+class KernelLabels:
+    """What each activity is: class, family, short name; and how the class was found."""
+
+    classes: Labels
+    families: Labels
+    short_names: list[str]
+    """By index into Trace.names; empty for names that are no kernels."""
+
+
+def label(linked: Linked) -> KernelLabels:
+    """Classify each distinct (name, path) once."""
+    from rooflens.parsers.kernels import classify_name
+
+    trace = linked.trace
+    activities = trace.activities
+    is_kernel = np.zeros(len(trace.names), dtype=bool)
+    is_kernel[activities.name[linked.kernels]] = True
+    by_name = ["other"] * len(trace.names)
+    family = ["copy"] * len(trace.names)
+    short = [""] * len(trace.names)
+    for i in np.flatnonzero(is_kernel):
+        known = classify_name(trace.names[i])
+        by_name[i], family[i], short[i] = known.op_class, known.family, known.short_name
+    families, family_of_name = np.unique(np.array(family, dtype=object), return_inverse=True)
+    path = linked.path_of_activity
+    width = len(trace.names) + 1
+    pairs, inverse = np.unique((path + 1) * width + activities.name, return_inverse=True)
+    class_of_pair = [
+        class_of(linked.path(int(pair // width) - 1), by_name[int(pair % width)])[0]
+        if is_kernel[int(pair % width)] else "other"
+        for pair in pairs
+    ]  # fmt: skip
+    classes, class_index = np.unique(np.array(class_of_pair, dtype=object), return_inverse=True)
+    return KernelLabels(
+        classes=Labels(class_index[inverse] if pairs.size else inverse, [str(c) for c in classes]),
+        families=Labels(
+            family_of_name[activities.name] if families.size else activities.name,
+            [str(f) for f in families],
+        ),
+        short_names=short,
+    )
+
+
+def class_of(path: tuple[str, ...], by_name: str) -> tuple[str, Confidence]:
+    """Class of a kernel: of the module around it where that is a leaf, else of its own name."""
+    if by_name == "communication":
+        return by_name, "high"
+    for element in reversed(path):
+        word = _LAST_WORD.search(element)
+        module = word.group() if word else ""
+        if module in _MODULES:
+            return _MODULES[module], "high"
+        if module in _CONTAINERS:
+            unclear = by_name in _GEMM_IN_ATTENTION or by_name.endswith("_proj")
+            return (_CONTAINERS[module] if unclear else by_name), "medium"
+    return by_name, "low" if by_name == "other" else "medium"
