@@ -47,11 +47,26 @@ from rooflens.harness.plan import DEFAULT_STEPS, DEFAULT_WARMUP, RunOptions
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of weights and tokens.")
 @click.option("--refresh-ceilings", is_flag=True, help="Probe this machine's ceilings again.")
+@click.option(
+    "--interleave",
+    metavar="ENV",
+    type=click.Path(path_type=Path),
+    help="Another Python environment to run alternately with this one, for honest times.",
+)
+@opt.count_option("--rounds", 1, "Rounds of --interleave.", default="10", show_default=True)
 @opt.label_option
 @opt.output_option
 @opt.force_option
 @opt.format_options("text", "json", "markdown")
-def command(output: Path | None, force: bool, format: str, as_json: bool, **options: Any) -> None:
+def command(
+    output: Path | None,
+    force: bool,
+    format: str,
+    as_json: bool,
+    interleave: Path | None,
+    rounds: int,
+    **options: Any,
+) -> None:
     """Run a step of WORKLOAD here, write a report, say what it wastes.
 
     \b
@@ -59,7 +74,13 @@ def command(output: Path | None, force: bool, format: str, as_json: bool, **opti
       profile run decode --batch 1
       profile run prefill --prompt 2048 --attention eager
       profile run decode --context 32k --device meta --gpu h200
+      profile run decode --interleave ../base/.venv -o rooflens-runs/compared
     """
+    if interleave is not None:
+        from rooflens.harness.interleave import interleave_command
+
+        click.echo(interleave_command(interleave, sys.argv[1:], rounds, output), nl=False)
+        return
     from rooflens.harness.plan import make_plan
     from rooflens.harness.progress import terminal_progress
     from rooflens.harness.run_directory import default_directory, render_run, write_run

@@ -23,6 +23,7 @@ from rooflens.reports.compare.options import Options
 from rooflens.reports.compare.records import Aspect, Comparison, Delta, OperatorChange, Side
 from rooflens.reports.compare.times import judge_times, samples
 from rooflens.reports.format import bytes_text, plural
+from rooflens.reports.view.basis import basis
 
 __all__ = ["Comparison", "Options", "compare"]
 
@@ -120,7 +121,7 @@ def _totals(
 
 
 def _calls(side: Sequence[Run]) -> Quantity:
-    counts = [len(run.ops) or sum(row.count for row in run.operators) for run in side]
+    counts = [len(run.ops) or sum(row.count for row in basis(run).classes) for run in side]
     return pool([count(number) if number else absent("no ops were counted") for number in counts])
 
 
