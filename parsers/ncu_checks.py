@@ -7,7 +7,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from rooflens.model import Check, Launch, Quantity
+from rooflens.model import Check, KernelRow, Launch, Quantity
+
+Measured = Launch | KernelRow
+"""A launch, or a summary row that stands for several."""
 
 INVALID_PERCENT = 105.0
 """A value this far above the roof held during the capture cannot be right."""
@@ -16,7 +19,7 @@ CLOCK_SPREAD = 1.03
 _PLANNER = "See `profile metrics --gpu NAME --dtype DTYPE` for the counters to ask for."
 
 
-def launch_checks(launches: Sequence[Launch]) -> Iterator[Check]:
+def launch_checks(launches: Sequence[Measured]) -> Iterator[Check]:
     """Say what is missing from, or wrong in, the launches of one capture."""
     dead = [launch for launch in launches if is_dead(launch)]
     alive = [launch for launch in launches if not is_dead(launch)]
@@ -49,7 +52,7 @@ _NEEDED = (
 )
 
 
-def is_dead(launch: Launch) -> bool:
+def is_dead(launch: Measured) -> bool:
     """Whether a launch was recorded but none of its counters has a value."""
     quantities = (launch.duration_ns, launch.dram_bytes, launch.l2_bytes)
     return all(q.value is None for q in quantities) and any(
@@ -57,12 +60,12 @@ def is_dead(launch: Launch) -> bool:
     )
 
 
-def _of(some: Sequence[Launch], launches: Sequence[Launch]) -> str:
+def _of(some: Sequence[Measured], launches: Sequence[Measured]) -> str:
     noun = "kernel" if len(launches) == 1 else "kernels"
     return f"{len(some)} of {len(launches)} {noun}"
 
 
-def _names(launches: Iterable[Launch]) -> str:
+def _names(launches: Iterable[Measured]) -> str:
     names = list(dict.fromkeys(launch.name[:60] for launch in launches))
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
@@ -74,7 +77,7 @@ def _reason(quantities: Iterable[Quantity]) -> str:
     return most + (f" (and {rest} for other reasons)" if rest else "")
 
 
-def _above_roof(launches: Sequence[Launch]) -> Iterator[Check]:
+def _above_roof(launches: Sequence[Measured]) -> Iterator[Check]:
     above: dict[str, list[float]] = {}
     for launch in launches:
         for name in SHARES:
@@ -97,7 +100,7 @@ def _above_roof(launches: Sequence[Launch]) -> Iterator[Check]:
         )  # fmt: skip
 
 
-def _clocks(launches: Sequence[Launch]) -> Iterator[Check]:
+def _clocks(launches: Sequence[Measured]) -> Iterator[Check]:
     clocks = [
         float(clock.value)
         for launch in launches
@@ -111,3 +114,11 @@ def _clocks(launches: Sequence[Launch]) -> Iterator[Check]:
             "GHz between kernels: times of different kernels do not compare.",
             fix="Capture with --clock-control base, or lock the clocks.",
         )
+
+
+def passes_of(launches: Iterable[Measured]) -> dict[str, str]:
+    """How often the kernels were replayed, as a regime entry; empty when the capture is silent."""
+    passes = sorted({int(p.value) for x in launches if (p := x.metrics.get("passes")) and p.value})
+    if not passes:
+        return {}
+    return {"passes": str(passes[0]) if len(passes) == 1 else f"{passes[0]} to {passes[-1]}"}

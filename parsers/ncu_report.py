@@ -16,7 +16,7 @@ from rooflens.errors import InputError
 from rooflens.model import Capture, Check, Launch, Machine
 from rooflens.parsers.chips import chip_of_capability, chip_of_id
 from rooflens.parsers.metrics import derive
-from rooflens.parsers.ncu_checks import launch_checks
+from rooflens.parsers.ncu_checks import launch_checks, passes_of
 from rooflens.parsers.ncu_container import Container, read_container, regime
 from rooflens.parsers.ncu_units import base_unit
 from rooflens.reading import Reading
@@ -228,11 +228,7 @@ def _regime(container: Container, launches: list[Launch]) -> dict[str, str]:
     found = {} if container.interactive else regime(container.command)
     if container.interactive:
         found["captured from"] = "the user interface: its clock and cache control are not stored"
-    passes = sorted({int(p.value) for x in launches if (p := x.metrics.get("passes")) and p.value})
-    if passes:
-        span = str(passes[0]) if len(passes) == 1 else f"{passes[0]} to {passes[-1]}"
-        found["passes"] = span
-    return found
+    return found | passes_of(launches)
 
 
 def _file_checks(container: Container, version: str, found: int, skipped: int) -> list[Check]:
