@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from rooflens.errors import UsageError
-from rooflens.harness.ceilings import Ceilings, is_cached, measured_ceilings
+from rooflens.harness.ceilings import Ceilings, is_cached, measured_ceilings, raise_ceilings
 from rooflens.harness.plan import RunPlan
 from rooflens.harness.progress import Progress
 from rooflens.model import Check, Roof
 from rooflens.quantity import Record
 from rooflens.reports.format import bandwidth_text, flop_rate_text, plural, ratio_text
+from rooflens.reports.theory.floor import step_floor_ns
 from rooflens.reports.theory.gpus import Gpu, gpu
 
 PROBE_S = 1.5
@@ -42,6 +43,26 @@ def choose_roofs(plan: RunPlan, progress: Progress) -> Roofs:
     return Roofs(
         all=tuple(roof for roof in (sheet, here) if roof is not None), here=here, checks=checks
     )
+
+
+def raise_if_beaten(
+    plan: RunPlan, roofs: Roofs, step_ns: float | None, progress: Progress
+) -> Roofs:
+    """Probe the ceilings again when the step beat the floor that they give.
+
+    The first probe was then disturbed; a step that still beats its floor fails a check.
+    """
+    roof = roofs.all[0] if roofs.all else None
+    if roof is None or step_ns is None or roof is not roofs.here:
+        return roofs
+    if step_ns >= step_floor_ns(plan.theory, roof):
+        return roofs
+    with progress.stage("Probing the ceilings again: the step was faster than they allow", PROBE_S):
+        ceilings = raise_ceilings(plan.dtype, plan.device)
+    here = ceilings.roof(plan.dtype) if ceilings else None
+    if here is None:
+        return roofs
+    return Roofs(all=(here,), here=here, checks=_ceiling_checks(plan, ceilings))
 
 
 def _ceilings(plan: RunPlan, progress: Progress) -> Ceilings | None:

@@ -17,9 +17,20 @@ from rooflens.harness import machine, memory
 from rooflens.harness.evidence import EvidencePlan, choose_evidence, evidence_levels
 from rooflens.harness.plan import PREFILL_STEP_S, RunPlan, layers_that_fit
 from rooflens.harness.progress import Progress
-from rooflens.harness.roofs import Roofs, choose_roofs
+from rooflens.harness.roofs import Roofs, choose_roofs, raise_if_beaten
 from rooflens.harness.timing import Sample, class_times, step_time, without_times
-from rooflens.model import SCHEMA_VERSION, Check, Machine, Model, Op, Roof, Run, Workload, absent
+from rooflens.model import (
+    SCHEMA_VERSION,
+    Check,
+    Machine,
+    Model,
+    Op,
+    Quantity,
+    Roof,
+    Run,
+    Workload,
+    absent,
+)
 from rooflens.quantity import Record
 from rooflens.reports.checks import run_checks
 from rooflens.reports.format import plural
@@ -57,8 +68,16 @@ def run_step(plan: RunPlan, progress: Progress | None = None) -> Run:
     _refuse_if_too_large(plan, facts, counted)
     roofs = choose_roofs(plan, progress)
     executed = _execute(plan, facts, counted, roofs, progress)
+    roofs = raise_if_beaten(plan, roofs, _step_time(executed).value, progress)
     with progress.stage("Joining counts with theory"):
         return _assemble(plan, facts, evidence, roofs, executed)
+
+
+def _step_time(done: Executed) -> Quantity:
+    """Median step of the whole model."""
+    if done.sample is None:
+        return absent(NOTHING_RAN)
+    return step_time(done.wall_ns, done.ops, done.sample)
 
 
 def _evidence(plan: RunPlan) -> EvidencePlan:
@@ -178,7 +197,6 @@ def _assemble(
     roof = roofs.all[0] if roofs.all else None
     sample = done.sample
     times, reason = class_times(done.ops, sample) if sample else ({}, NOTHING_RAN)
-    step = step_time(done.wall_ns, done.ops, sample) if sample else absent(NOTHING_RAN)
     rows = operator_rows(done.ops, plan.theory, roof, times)
     if reason:
         rows = without_times(rows, reason)
@@ -192,7 +210,7 @@ def _assemble(
         workload=_workload(plan, sample),
         model=_model(plan, done.weights),
         roofs=roofs.all,
-        totals=totals(done.ops, plan.theory, roof, step),
+        totals=totals(done.ops, plan.theory, roof, _step_time(done)),
         step_times_ns=done.wall_ns,
         operators=rows,
         ops=done.ops,
