@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from rooflens.reports.format import plural
 from rooflens.reports.view.page import Card, Cell, CheckLine, Column, Page, Table
 
 MAX_CHARACTERS = 60_000
@@ -17,7 +18,7 @@ _KEEP = 59_000
 MAX_ROWS = 30
 OPEN_FINDINGS = 3
 _ACTIVE = re.compile(r"([\\`*\[\]#!|~$]|(?<!\w)_|_(?!\w))")
-_LINE_START = re.compile(r"^(\d*)([-+=]|[.)](?=\s))")
+_LINE_START = re.compile(r"^((?:\d+(?=[.)]))?)([-+=.)])")
 _LINK = re.compile(r"(?i)\b(https?|ftp|www)(?=[:.])")
 
 
@@ -96,16 +97,18 @@ def _findings(page: Page) -> str:
         body: list[str] = []
         for number, card in enumerate(rest, start=OPEN_FINDINGS + 1):
             body += _card(number, card)
-        lines += _fold(f"{len(rest)} smaller findings", body)
+        lines += _fold(plural(len(rest), "smaller finding"), body)
     unknown = page.findings.unknown[:MAX_ROWS]
     if unknown:
         lines += _fold(
-            f"{len(page.findings.unknown)} rules could not look",
+            f"{plural(len(page.findings.unknown), 'rule')} could not look",
             [f"- {escape(rule.rule)}: {escape(rule.text)}" for rule in unknown],
         )
     if page.findings.clear:
         names = ", ".join(escape(rule.rule) for rule in page.findings.clear[:80])
-        lines += _fold(f"{len(page.findings.clear)} rules looked and found nothing", [names])
+        lines += _fold(
+            f"{plural(len(page.findings.clear), 'rule')} looked and found nothing", [names]
+        )
     return "\n".join(lines)
 
 
@@ -138,7 +141,7 @@ def _changes(page: Page) -> str:
 def _operators(page: Page) -> str:
     if page.operators.table is None:
         return f"#### Operators\n\n{escape(page.operators.empty)}\n"
-    lines = ["#### Operators", "", *(escape(line) for line in page.operators.sentences), ""]
+    lines = ["#### Operators", "", *(f"- {escape(line)}" for line in page.operators.sentences), ""]
     return "\n".join([*lines, *_fold(page.operators.table.caption, _table(page.operators.table))])
 
 

@@ -50,8 +50,9 @@ def _numbers(console: Console, page: Page) -> None:
     for tile in verdict.tiles:
         line = Text(f"  {tile.title:<{widest}}  ")
         line.append(tile.value, style="bold")
-        if tile.source:
-            line.append(f"  [{tile.source}]", style="dim")
+        source = f"  [{tile.source}]" if tile.source else ""
+        if len(line) + len(source) <= console.width:
+            line.append(source, style="dim")
         console.print(line)
         if tile.detail:
             console.print(_wrapped(tile.detail, console.width, widest + 4, "dim"))

@@ -157,7 +157,7 @@ def _labels(axes: _Axes, points: Sequence[Point]) -> list[Mark]:
         else:
             clusters.append((x, y, [point.name]))
     marks: list[Mark] = []
-    taken: list[tuple[float, float, float]] = []
+    taken = [(axes.x(p.intensity) - 8, axes.x(p.intensity) + 8, axes.y(p.rate) + 4) for p in points]
     for x, y, names in sorted(clusters, key=lambda cluster: (cluster[1], cluster[0])):
         text = ", ".join(names[:NAMES_IN_LABEL])
         if len(names) > NAMES_IN_LABEL:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from rooflens.model import Gap, RangeTime, Run, Shape, StepTime, Timeline
 from rooflens.reports.charts.strip import MAX_ROWS, MAX_SHAPES, strip
 from rooflens.reports.format import NONE, count_text, percent_text, plural, time_text
@@ -77,8 +79,8 @@ def _strip(timeline: Timeline, step: StepTime | None) -> Chart | None:
     length = max([*ends, step.wall_ns if step is not None else 0.0])
     which = f"step {step.index}" if step is not None else "the capture"
     description = f"{plural(len(shapes), 'shape')} of {which}, {time_text(length)} long"
-    drawing = strip("strip", "Timeline of one step", description, length, shapes, timeline.gaps,
-                    _COLOURS)  # fmt: skip
+    gaps = [msgspec.structs.replace(gap, cause=clean(gap.cause, 120)) for gap in timeline.gaps]
+    drawing = strip("strip", "Timeline of one step", description, length, shapes, gaps, _COLOURS)
     rows = list(dict.fromkeys(shape.row for shape in shapes))
     reading = (
         f"One representative step ({which}) from left to right; stripes are gaps in which the "

@@ -148,7 +148,8 @@ def _time_tile(basis: Basis) -> Tile:
     samples = basis.run.step_times_ns
     if len(samples) > 1:
         low, high = time_text(min(samples)), time_text(max(samples))
-        details.append(f"median of {len(samples)} steps, {low} to {high}")
+        spread = f", {low} to {high}" if low != high else ", all within rounding"
+        details.append(f"median of {len(samples)} steps{spread}")
         if len(samples) < 5:
             details.append("too few steps to judge a change")
     elif samples:
@@ -189,9 +190,11 @@ def _bytes_tile(basis: Basis) -> Tile:
     moved = ratio(totals.moved_bytes, totals.requested_bytes)
     if asked is not None:
         detail = f"{quantity_text(totals.requested_bytes)} of {quantity_text(totals.minimum_bytes)}"
+        sources = [totals.requested_bytes, totals.minimum_bytes]
         if moved is not None:
             detail += f"; moved / requested {ratio_text(moved)}"
-        return Tile("Bytes requested / minimum", ratio_text(asked), "counted / theory", detail)
+            sources.append(totals.moved_bytes)
+        return Tile("Bytes requested / minimum", ratio_text(asked), _levels(sources), detail)
     for title, quantity in (
         ("Bytes moved", totals.moved_bytes),
         ("Bytes requested", totals.requested_bytes),

@@ -21,6 +21,7 @@ from rooflens.model import (
     Machine,
     Model,
     OperatorRow,
+    Quantity,
     RangeTime,
     Roof,
     Run,
@@ -312,3 +313,8 @@ def many_kernels(count: int, name_length: int = 900) -> tuple[KernelRow, ...]:
                short_name=f"kernel_{i}", op_class="other")
         for i in range(count)
     )  # fmt: skip
+
+
+def counted(nbytes: int) -> Quantity:
+    """Counted bytes."""
+    return known(nbytes, "byte", "counted")
