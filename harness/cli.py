@@ -25,8 +25,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Draw one number of many runs over time and name the operator that changed it.",
     ),
     "theory": ("theory", "What a step must move and compute, from its config alone."),
+    "explain": ("explain", "What a finding's rule looks for, why it matters, and how to fix it."),
     "doctor": ("doctor", "What works on this machine, and the one-line fix for what does not."),
     "list": ("list_", "Workloads, models and GPUs by name."),
+    "sweep": ("sweep", "Curves over batch, context and GPU, with the crossings."),
 }
 
 EPILOG = """\b

@@ -23,7 +23,9 @@ def _builds(evidence: Evidence, op: Op, made: set[int], pairs: int) -> bool:
     if base_name(op) not in _BUILDERS or not op.outputs or len(op.outputs[0].shape) < 2:
         return False
     rows, columns = op.outputs[0].shape[-2:]
-    if min(rows, columns) == 1 or rows * columns < max(pairs * MASK_RATIO_MIN.value, MASK_ELEMENTS_MIN.value):
+    if min(rows, columns) == 1 or rows * columns < max(
+        pairs * MASK_RATIO_MIN.value, MASK_ELEMENTS_MIN.value
+    ):
         return False
     return all(
         tensor.id in made or numel(tensor) <= 1 or not is_float(tensor) for tensor in op.inputs
