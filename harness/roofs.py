@@ -105,7 +105,7 @@ def _ceiling_checks(plan: RunPlan, ceilings: Ceilings | None) -> tuple[Check, ..
     message = (
         f"This machine's ceilings: {bandwidth_text(roof.bandwidth_bytes_per_s)} and "
         f"{flop_rate_text(roof.peak_flops_per_s)} in {plan.dtype}, "
-        f"probed {plural(int(days), 'day')} ago."
+        f"probed {_ago(days)}."
     )
     age = Check(id="ceilings", outcome="passed", message=message)
     if ceilings.disturbed:
@@ -113,6 +113,10 @@ def _ceiling_checks(plan: RunPlan, ceilings: Ceilings | None) -> tuple[Check, ..
     if ceilings.disturbed or days > OLD_DAYS:
         age = Check(id="ceilings", outcome="warning", message=message, fix=again)
     return (age, *_slow_dtype(plan, ceilings))
+
+
+def _ago(days: float) -> str:
+    return "today" if days < 1 else f"{plural(int(days), 'day')} ago"
 
 
 def _slow_dtype(plan: RunPlan, ceilings: Ceilings) -> tuple[Check, ...]:

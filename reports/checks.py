@@ -19,6 +19,8 @@ SPREAD_LIMIT = 0.10
 STEPS_WANTED = 3
 FLOOR_SLACK = 0.98
 """A time may undercut its floor by so much before the roof is called wrong (clock, rounding)."""
+CACHED_MULTIPLE = 2
+"""A step that needs less than so many last-level caches may be served from there."""
 RECORDED_LIMIT = 1.25
 """Ops timed one by one may add up to so much more than the step."""
 
@@ -134,6 +136,15 @@ def above_floor(run: Run) -> Check | None:
         return None
     if time >= FLOOR_SLACK * floor:
         return _passed("floor", "The step is not faster than its floor.")
+    cache, needed = run.machine.last_level_cache_bytes, run.totals.compulsory_bytes.value
+    if cache is not None and needed is not None and needed < CACHED_MULTIPLE * cache:
+        return Check(
+            id="floor",
+            outcome="warning",
+            message=f"The step beats its floor because its {bytes_text(needed)} stay in the "
+            f"{bytes_text(cache)} last-level cache; the floor assumes DRAM.",
+            fix="Use a larger model, batch or context to measure DRAM traffic.",
+        )
     measured = run.roofs[0].kind == "measured"
     return Check(
         id="floor",

@@ -120,6 +120,18 @@ def test_a_disturbed_probe_is_repeated_and_the_better_result_kept(
     assert measured_ceilings("float32") == second
 
 
+def test_raising_never_lowers_and_stops_at_the_first_undisturbed_probe(
+    small_probe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ceilings, "UNDISTURBED_SHARE", 0.9)
+    probes = iter([(10e9, 1.0), (7e9, 0.5), (9e9, 0.95), (99e9, 1.0)])
+    monkeypatch.setattr(ceilings, "_with_core_share", lambda probe, device: next(probes))
+    measured_ceilings("float32")
+    raised = ceilings.raise_ceilings("float32")
+    assert raised is not None and raised.bandwidth_bytes_per_s == 10e9
+    assert next(probes)[0] == 99e9
+
+
 def test_age_is_counted_in_days() -> None:
     found = Ceilings(
         name="x", bandwidth_bytes_per_s=1.0, peak_flops_per_s={}, buffer_bytes=1,

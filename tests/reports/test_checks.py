@@ -113,6 +113,17 @@ def test_a_step_below_its_floor_means_a_wrong_roof(
     assert outcome(timed(100.0, 100.0, 100.0, floor=floor, **fields), "floor") == expected
 
 
+def test_a_step_that_fits_in_the_cache_does_not_blame_the_roof() -> None:
+    totals = builders.totals(
+        step_time_ns=ns(100.0),
+        floor_ns=known(150.0, "ns", "theory"),
+        compulsory_bytes=known(150_000_000, "byte", "theory"),
+    )
+    check = found(timed(100.0, totals=totals), "floor")
+    assert check is not None and check.outcome == "warning"
+    assert "150.0 MB stay in the 100.0 MB last-level cache" in check.message
+
+
 def test_the_fix_for_a_wrong_roof_depends_on_its_kind() -> None:
     measured = found(timed(100.0, floor=150.0), "floor")
     sheet = found(timed(100.0, floor=150.0, roofs=(roof(kind="data sheet"),)), "floor")
