@@ -104,7 +104,8 @@ def intersect(one: Intervals, other: Intervals) -> Intervals:
 def covered(normal: Intervals, starts: npt.ArrayLike, ends: npt.ArrayLike) -> Int:
     """Length of a normal set inside each of many windows (any order, may overlap)."""
     low, high = intervals(starts, ends)
-    return np.maximum(_covered_before(normal, high) - _covered_before(normal, low), 0)
+    inside = _covered_before(normal, high) - _covered_before(normal, low)
+    return np.asarray(np.maximum(inside, 0), dtype=np.int64)
 
 
 def _covered_before(normal: Intervals, times: Int) -> Int:

@@ -11,7 +11,7 @@ from rooflens.parsers.steps import Steps
 from rooflens.parsers.timeline.labels import Labels
 from rooflens.parsers.timeline.launches import Linked
 from rooflens.parsers.timeline.names import GRAPH_LAUNCH, KV_WRITE, SPLIT_KV
-from rooflens.parsers.timeline.trace import GRAPH, KERNEL, NONE, Int
+from rooflens.parsers.timeline.trace import KERNEL, NONE, Int
 
 STEP = "step"
 """Phase of a step when nothing says which it is."""
@@ -69,9 +69,9 @@ def _by_pattern(
             reason = "all steps launch the same kernels, split-KV attention among them"
             return ("decode",) * len(steps), "low", reason
         return (STEP,) * len(steps), "low", "all steps launch the same kernels"
-    typical = np.array([_kernel_time(linked, steps, group, g) for g in range(count)])
+    typical = [_kernel_time(linked, steps, group, g) for g in range(count)]
     sizes = np.bincount(group, minlength=count)
-    decode = int(np.lexsort((typical, -sizes))[0])
+    decode = int(np.lexsort((np.array(typical), -sizes))[0])
     names = [_phase_of_group(g, decode, typical, split) for g in range(count)]
     reasons = _reasons(group, decode, tokens, split, _replayed(linked, steps, group, count))
     if not reasons:
@@ -193,7 +193,7 @@ def phase_times(
                 reason=reason,
                 tokens=tokens.pop() if len(tokens) == 1 else None,
                 kernels=kernels.size / len(mine),
-                graph_launches=int((activities.kind[rows] == GRAPH).sum()) / len(mine),
+                graph_launches=_graph_launches(linked, rows) / len(mine),
                 wall_ns=float(np.median([times[i].wall_ns for i in mine])),
                 busy_ns=float(np.median([times[i].busy_ns for i in mine])),
                 kernel_ns=float(spent[kernels].sum()) / len(mine),
@@ -203,6 +203,14 @@ def phase_times(
             )
         )
     return tuple(made)
+
+
+def _graph_launches(linked: Linked, rows: Int) -> int:
+    """Graph launch calls among the calls that launched these activities."""
+    trace = linked.trace
+    graphs = [i for i, name in enumerate(trace.names) if GRAPH_LAUNCH.search(name)]
+    launching = np.unique(linked.call[rows][linked.call[rows] != NONE])
+    return int(np.isin(trace.calls.name[launching], graphs).sum())
 
 
 def _per_step(sums: Mapping[str, float], steps: int) -> dict[str, float]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rooflens.model import Confidence
+from rooflens.parsers.kernels import MATRIX_FAMILIES, UNKNOWN, KernelName, classify_name
 from rooflens.parsers.timeline.launches import Linked
 from rooflens.parsers.timeline.trace import Int
 from rooflens.vocabulary import FUSED_CLASSES, OPERATOR_CLASSES
@@ -21,9 +22,13 @@ _MODULES = {
 }  # fmt: skip
 """Leaf modules of Llama- and Qwen-shaped models (transformers' names): all they launch is theirs.
 """
-_CONTAINERS = {"self_attn": "attention", "attn": "attention", "mlp": "activation"}
-"""Modules with leaves: what they launch themselves, where the kernel's name does not say more."""
-_GEMM_IN_ATTENTION = frozenset({"other", *FUSED_CLASSES})
+_ATTENTION = ("self_attn", "attn")
+"""With leaves of their own: their matrix products are attention; their pointwise kernels may be
+rotary embedding, mask or cache, so those go by name."""
+_CORE = (MATRIX_FAMILIES | {"softmax"}) - {UNKNOWN}
+_ADDITIONS = ("pointwise", "add", "residual")
+_LAYER = re.compile(r"^layer \d+$")
+"""A decoder layer in our annotation: what it launches itself are the residual additions."""
 _LAST_WORD = re.compile(r"[A-Za-z_]\w*$")
 
 
@@ -58,25 +63,20 @@ class KernelLabels:
 
 def label(linked: Linked) -> KernelLabels:
     """Classify each distinct (name, path) once."""
-    from rooflens.parsers.kernels import classify_name
-
     trace = linked.trace
     activities = trace.activities
     is_kernel = np.zeros(len(trace.names), dtype=bool)
     is_kernel[activities.name[linked.kernels]] = True
-    by_name = ["other"] * len(trace.names)
-    family = ["copy"] * len(trace.names)
-    short = [""] * len(trace.names)
-    for i in np.flatnonzero(is_kernel):
-        known = classify_name(trace.names[i])
-        by_name[i], family[i], short[i] = known.op_class, known.family, known.short_name
+    known = {int(i): classify_name(trace.names[i]) for i in np.flatnonzero(is_kernel)}
+    family = [known[i].family if i in known else "copy" for i in range(len(trace.names))]
+    short = [known[i].short_name if i in known else "" for i in range(len(trace.names))]
     families, family_of_name = np.unique(np.array(family, dtype=object), return_inverse=True)
     path = linked.path_of_activity
     width = len(trace.names) + 1
     pairs, inverse = np.unique((path + 1) * width + activities.name, return_inverse=True)
     class_of_pair = [
-        class_of(linked.path(int(pair // width) - 1), by_name[int(pair % width)])[0]
-        if is_kernel[int(pair % width)] else "other"
+        class_of(linked.path(int(pair // width) - 1), known[int(pair % width)])[0]
+        if int(pair % width) in known else "other"
         for pair in pairs
     ]  # fmt: skip
     classes, class_index = np.unique(np.array(class_of_pair, dtype=object), return_inverse=True)
@@ -90,16 +90,23 @@ def label(linked: Linked) -> KernelLabels:
     )
 
 
-def class_of(path: tuple[str, ...], by_name: str) -> tuple[str, Confidence]:
+def class_of(path: tuple[str, ...], known: KernelName) -> tuple[str, Confidence]:
     """Class of a kernel: of the module around it where that is a leaf, else of its own name."""
+    by_name = known.op_class
     if by_name == "communication":
         return by_name, "high"
+    unclear = by_name == "other" or by_name in FUSED_CLASSES or by_name.endswith("_proj")
     for element in reversed(path):
         word = _LAST_WORD.search(element)
         module = word.group() if word else ""
         if module in _MODULES:
             return _MODULES[module], "high"
-        if module in _CONTAINERS:
-            unclear = by_name in _GEMM_IN_ATTENTION or by_name.endswith("_proj")
-            return (_CONTAINERS[module] if unclear else by_name), "medium"
+        if module == "mlp" and unclear:
+            return "activation", "medium"
+        if module in _ATTENTION and unclear and known.family in _CORE:
+            return "attention", "medium"
+        if _LAYER.match(element) and known.family in _ADDITIONS:
+            return "residual", "medium"
+        if module in _ATTENTION or module == "mlp" or _LAYER.match(element):
+            break
     return by_name, "low" if by_name == "other" else "medium"

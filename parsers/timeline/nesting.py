@@ -89,7 +89,7 @@ def _depths(start: Int, end: Int, thread: Int) -> Int:
     first = np.searchsorted(thread, thread, side="left")
     empty_before = _empties_here(start, end, thread)
     opened = np.arange(n) - first
-    return np.maximum(opened - closed + empty_before, 0)
+    return np.asarray(np.maximum(opened - closed + empty_before, 0), dtype=np.int64)
 
 
 def _empties_here(start: Int, end: Int, thread: Int) -> Int:

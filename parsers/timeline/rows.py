@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rooflens.model import Join, KernelRow, RangeTime, absent, known
+from rooflens.parsers.kernels import classify_name
 from rooflens.parsers.steps import Steps
 from rooflens.parsers.timeline.labels import KernelLabels, class_of
 from rooflens.parsers.timeline.launches import Linked
@@ -91,9 +92,9 @@ def _row(
     grid, block = trace.configs[config] if config != NONE else ((), ())
     path = linked.path(path_id)
     op_class = labels.classes.of(row)
-    own = class_of((), op_class)[0]
-    found, confidence = class_of(path, own)
-    by_path = bool(path) and found == op_class and confidence != "low"
+    known_as = classify_name(trace.names[name])
+    found, confidence = class_of(path, known_as)
+    by_path = bool(path) and found == op_class and found != known_as.op_class
     device = int(activities.device[row])
     return KernelRow(
         name=trace.names[name],

@@ -6,6 +6,7 @@ are kept once and referred to by index, so a million kernels need about a hundre
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +31,20 @@ class Columns:
     def empty(cls) -> Any:
         """No rows."""
         return cls(**{name: np.empty(0, dtype=np.int64) for name in cls.__dataclass_fields__})
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[Sequence[int]]) -> Any:
+        """From rows in the order of the columns; sorted by the first column."""
+        if not rows:
+            return cls.empty()
+        return cls.from_flat(np.array(rows, dtype=np.int64))
+
+    @classmethod
+    def from_flat(cls, table: Int) -> Any:
+        """From a (rows x columns) array; sorted by the first column."""
+        table = table[np.argsort(table[:, 0], kind="stable")]
+        names = list(cls.__dataclass_fields__)
+        return cls(**{n: np.ascontiguousarray(table[:, i]) for i, n in enumerate(names)})
 
     def take(self, rows: npt.NDArray[Any]) -> Any:
         """The given rows (indices or mask)."""

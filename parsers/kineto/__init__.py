@@ -1,0 +1,1 @@
+"""Reading torch.profiler's Chrome traces (Kineto) without holding them in memory."""
