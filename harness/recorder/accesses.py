@@ -165,7 +165,7 @@ def _bytes_read(
     if ROWS_READ.get(name) == position and outputs:
         return min(touched, outputs[0].numel() * tensor.element_size())
     if name in BAGS and position == 0:
-        return min(touched, args[1].numel() * tensor.shape[-1] * tensor.element_size())
+        return min(touched, int(args[1].numel()) * tensor.shape[-1] * tensor.element_size())
     return touched
 
 

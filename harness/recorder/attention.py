@@ -136,8 +136,12 @@ class FusedOnMeta(TorchFunctionMode):
             return None
         if not has_fused_kernel(query, key, value, attn_mask):
             return None
-        batch, heads, tokens, _ = query.shape
-        # Fused kernels write (batch, tokens, heads, size): the model's transpose back is then free.
-        output = query.new_empty((batch, tokens, heads, value.shape[-1])).transpose(1, 2)
+        batch, heads, tokens, size = query.shape
+        if value.shape[-1] == size:
+            # Flash kernels lay their output out like the query, so that the transpose back to
+            # (batch, tokens, heads, size) costs a copy only where the query was laid out by heads.
+            output = torch.empty_like(query)
+        else:
+            output = query.new_empty((batch, tokens, heads, value.shape[-1])).transpose(1, 2)
         self._recorded(FusedCall(query, key, value, attn_mask, output, is_causal, scale, "meta"))
         return output

@@ -1,0 +1,87 @@
+"""One op for a fused attention call on every device; the composite where it is what runs."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from rooflens.harness.recorder import record
+from rooflens.model import Op
+
+FUSED = "aten.scaled_dot_product_attention"
+
+
+def attention(
+    device: str,
+    *,
+    queries: int = 1,
+    keys: int = 20,
+    heads: tuple[int, int] = (4, 2),
+    mask: bool = False,
+    heads_last: bool = True,
+) -> tuple[Op, ...]:
+    dtype = torch.bfloat16
+    query = torch.zeros(2, heads[0], queries, 16, dtype=dtype, device=device)
+    if heads_last:
+        query = query.transpose(1, 2).contiguous().transpose(1, 2)
+    key = torch.zeros(2, heads[1], keys, 16, dtype=dtype, device=device)
+    attn_mask = torch.zeros(1, 1, queries, keys, dtype=dtype, device=device) if mask else None
+    return record(
+        lambda: (
+            F.scaled_dot_product_attention(
+                query, key, key, attn_mask=attn_mask, enable_gqa=heads[0] != heads[1]
+            )
+            .transpose(1, 2)
+            .contiguous()
+        )
+    )
+
+
+@pytest.mark.parametrize("queries", [1, 7])
+@pytest.mark.parametrize("mask", [False, True])
+@pytest.mark.parametrize("heads_last", [False, True])
+def test_meta_and_cpu_record_the_same_rows(queries: int, mask: bool, heads_last: bool) -> None:
+    heads = (4, 4) if mask else (4, 2)
+    cpu, meta = (
+        attention(device, queries=queries, mask=mask, heads=heads, heads_last=heads_last)
+        for device in ("cpu", "meta")
+    )
+    assert cpu[0].name == FUSED
+    assert [
+        (op.name, op.bytes_in, op.bytes_out, op.flops, [(t.shape, t.contiguous) for t in op.inputs])
+        for op in cpu
+    ] == [
+        (op.name, op.bytes_in, op.bytes_out, op.flops, [(t.shape, t.contiguous) for t in op.inputs])
+        for op in meta
+    ]
+    assert len(meta) == (1 if heads_last or queries == 1 else 2)
+
+
+def test_its_bytes_are_the_tensors_of_the_call() -> None:
+    (op,) = attention("meta")
+    # batch 2, 4 query and 2 key heads of size 16, 20 keys; K and V are one tensor, read once
+    assert op.bytes_in == 2 * 2 * 16 * (4 + 2 * 20)
+    assert op.bytes_out == 2 * 2 * 4 * 16
+
+
+def test_math_is_honoured_on_meta() -> None:
+    with sdpa_kernel(SDPBackend.MATH):
+        names = [op.name for op in attention("meta", heads=(4, 4))]
+    assert FUSED not in names
+    assert names.count("aten.bmm") == 2
+    assert any("softmax" in name for name in names)
+
+
+def test_masked_grouped_heads_have_no_fused_kernel() -> None:
+    names = [op.name for op in attention("meta", mask=True)]
+    assert FUSED not in names
+    assert names.count("aten.bmm") == 2
+
+
+def test_the_replacement_ends_with_the_recording() -> None:
+    attention("meta")
+    with sdpa_kernel(SDPBackend.MATH):
+        query = torch.zeros(1, 2, 3, 4)
+        assert F.scaled_dot_product_attention(query, query, query).device.type == "cpu"
