@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rooflens.model import Roof
 from rooflens.quantity import Record
 from rooflens.reports.theory.architecture import Architecture
-from rooflens.reports.theory.crossover import crossover_tokens, step_crossovers
+from rooflens.reports.theory.crossover import crossover_tokens, projection_crossovers
 from rooflens.reports.theory.floor import (
     StepFloors,
     bound,
@@ -119,9 +119,7 @@ def step_answer(
         ),
         roof=roof,
         floors=None if roof is None else step_floors(theory, roof),
-        crossover_tokens={}
-        if roof is None
-        else step_crossovers(theory, printed_ridge(roof), activation=activation, weight=weight),
+        crossover_tokens={} if roof is None else projection_crossovers(architecture, shape, roof),
         notes=_notes(theory),
         disagreements=() if gpu is None else gpu.notes,
     )

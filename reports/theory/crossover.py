@@ -14,8 +14,11 @@ from __future__ import annotations
 
 import math
 
-from rooflens.reports.theory.formats import Format
-from rooflens.reports.theory.step import StepTheory
+from rooflens.model import Roof
+from rooflens.reports.theory.architecture import Architecture
+from rooflens.reports.theory.floor import printed_ridge
+from rooflens.reports.theory.formats import Format, activation_format, number_format
+from rooflens.reports.theory.step import StepShape, StepTheory, step_theory
 
 FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
 """Projections that engines do in one product, and of what it is made."""
@@ -55,6 +58,16 @@ def step_crossovers(
         )
         for name, (k, n) in found.items()
     }
+
+
+def projection_crossovers(
+    architecture: Architecture, shape: StepShape, roof: Roof
+) -> dict[str, float | None]:
+    """Crossovers of a step's projections at the printed ridge of a roof."""
+    activation = activation_format(shape.dtype)
+    weight = number_format(shape.weights_dtype or activation.name, "--weights-dtype")
+    theory = step_theory(architecture, shape)
+    return step_crossovers(theory, printed_ridge(roof), activation=activation, weight=weight)
 
 
 def attention_crossover_queries(

@@ -47,7 +47,8 @@ def counted_flops(config: dict[str, Any], batch: int, context: int, new: int) ->
     torch.manual_seed(0)
     plain = {k: v for k, v in config.items() if k != "model_type"}
     made = AutoConfig.for_model(config["model_type"], **plain)
-    model = AutoModelForCausalLM.from_config(
+    factory: Any = AutoModelForCausalLM
+    model = factory.from_config(
         made, attn_implementation="eager", experts_implementation="eager"
     ).eval()
     # transformers 5.24 renamed the argument.

@@ -1,0 +1,208 @@
+"""Steps over ranges of batch, context and new tokens, on several roofs.
+
+A sweep is points (what to compute, independent of each other) and rows (one per point and roof).
+`evaluate` is the one function that every engine runs; it imports no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import product
+
+import msgspec
+
+from rooflens.errors import UsageError
+from rooflens.model import Roof
+from rooflens.quantity import Record
+from rooflens.reports.theory.architecture import Architecture
+from rooflens.reports.theory.floor import bound, ridge, step_floor_ns
+from rooflens.reports.theory.step import StepShape, StepTheory, step_theory
+from rooflens.units import NS_PER_S, parse_token_count
+
+MAX_POINTS = 1_000_000
+
+
+class SweepRow(Record, frozen=True, kw_only=True):
+    """One step on one roof. Without a roof `gpu` is None and there is no floor."""
+
+    gpu: str | None
+    batch: int
+    context: int
+    query_tokens: int
+    flops: int
+    tensor_flops: int
+    compulsory_bytes: int
+    ideal_op_bytes: int
+    kv_cache_bytes: int
+    """Cache of all sequences after the step."""
+    intensity: float
+    """All FLOPs per compulsory byte."""
+    ridge: float | None
+    bound: str
+    floor_ns: float | None
+    tokens_per_s: float | None
+    """Upper bound: new tokens of the step per floor."""
+    measured_ns: float | None = None
+    """Median step time of a run on this machine (`--measure`)."""
+
+
+class Crossing(Record, frozen=True, kw_only=True):
+    """Where the step of a curve becomes compute-bound, along one dimension of the sweep."""
+
+    gpu: str
+    along: str
+    """`batch`, `context` or `query_tokens`."""
+    at: int | None
+    """The first whole number at which the FLOPs need longer than the bytes; None: not in range."""
+    batch: int
+    context: int
+    query_tokens: int
+    row: SweepRow | None
+    """The step at the crossing."""
+
+
+class Sweep(Record, frozen=True, kw_only=True):
+    """A finished sweep."""
+
+    workload: str
+    model: str
+    dtype: str
+    options: tuple[str, ...]
+    """Further options that all points share, as words: `weights int4`."""
+    rows: tuple[SweepRow, ...]
+    crossings: tuple[Crossing, ...]
+    along: str
+    """The dimension that curves run along."""
+    roofs: tuple[Roof, ...]
+    crossover_tokens: dict[str, dict[str, float | None]] = {}
+    """By GPU and projection: tokens of the step at which that product becomes compute-bound."""
+    measured_on: str = ""
+    """What the measured points ran on; empty when nothing was measured."""
+
+
+def parse_counts(text: str, option: str) -> tuple[int, ...]:
+    """A list of counts: `1,2,4..256` (`..` doubles), `1k,8k,32k`; sorted, each once.
+
+    Raises UsageError that names `option`.
+    """
+    counts: set[int] = set()
+    for piece in text.split(","):
+        first, dots, last = piece.partition("..")
+        start = parse_token_count(first, option)
+        counts.add(start)
+        if not dots:
+            continue
+        end = parse_token_count(last, option)
+        if start < 1 or end < start:
+            raise UsageError(
+                f'{option}: "{piece.strip()}" does not grow by doubling.', "Use e.g. 4..256."
+            )
+        while start * 2 <= end:
+            start *= 2
+            counts.add(start)
+        counts.add(end)
+        if len(counts) > MAX_POINTS:
+            raise UsageError(f"{option}: more than {MAX_POINTS:,} values.")
+    return tuple(sorted(counts))
+
+
+def sweep_shapes(
+    base: StepShape, batches: Sequence[int], contexts: Sequence[int], queries: Sequence[int]
+) -> list[StepShape]:
+    """Every combination, batch changing fastest. UsageError for more than a million."""
+    total = len(batches) * len(contexts) * len(queries)
+    if total > MAX_POINTS:
+        raise UsageError(f"A sweep of {total:,} points is more than {MAX_POINTS:,}.")
+    return [
+        msgspec.structs.replace(base, batch=b, context=c, query_tokens=q)
+        for q, c, b in product(queries, contexts, batches)
+    ]
+
+
+def evaluate(
+    architecture: Architecture, shapes: Iterable[StepShape], roofs: Sequence[Roof]
+) -> list[SweepRow]:
+    """The rows of some points: one per point and roof, in the order of the points."""
+    rows = []
+    for shape in shapes:
+        theory = step_theory(architecture, shape)
+        rows += [_row(theory, roof) for roof in roofs] or [_row(theory, None)]
+    return rows
+
+
+def find_crossings(
+    architecture: Architecture, shapes: Sequence[StepShape], roofs: Sequence[Roof], along: str
+) -> tuple[Crossing, ...]:
+    """For every curve and roof the first value of `along` at which the FLOPs limit the step.
+
+    Searched between the points of the sweep by halving, so it is exact to one.
+    """
+    curves: dict[StepShape, list[int]] = {}
+    for shape in shapes:
+        values = curves.setdefault(msgspec.structs.replace(shape, **{along: 1}), [])
+        values.append(getattr(shape, along))
+    found = []
+    for curve, values in curves.items():
+        if len(values) < 2:
+            continue
+        for roof in roofs:
+            at = _first_compute_bound(architecture, curve, along, values, roof)
+            fixed = {n: getattr(curve, n) for n in ("batch", "context", "query_tokens")}
+            row = None
+            if at is not None:
+                fixed[along] = at
+                row = _row(step_theory(architecture, msgspec.structs.replace(curve, **fixed)), roof)
+            found.append(Crossing(gpu=roof.name, along=along, at=at, row=row, **fixed))
+    return tuple(found)
+
+
+def sweep_dimension(
+    batches: Sequence[int], contexts: Sequence[int], queries: Sequence[int]
+) -> str:  # fmt: skip
+    """The dimension that curves run along: the first with several values, batch before others."""
+    if len(batches) > 1:
+        return "batch"
+    if len(queries) > 1:
+        return "query_tokens"
+    return "context" if len(contexts) > 1 else "batch"
+
+
+def _first_compute_bound(
+    architecture: Architecture, curve: StepShape, along: str, values: list[int], roof: Roof
+) -> int | None:
+    def limited(value: int) -> bool:
+        theory = step_theory(architecture, msgspec.structs.replace(curve, **{along: value}))
+        return theory.tensor_flops / theory.compulsory_bytes >= ridge(roof)
+
+    previous = None
+    for value in sorted(values):
+        if limited(value):
+            low, high = previous, value
+            while low is not None and high - low > 1:
+                middle = (low + high) // 2
+                low, high = (low, middle) if limited(middle) else (middle, high)
+            return high
+        previous = value
+    return None
+
+
+def _row(theory: StepTheory, roof: Roof | None) -> SweepRow:
+    shape = theory.shape
+    floor = None if roof is None else step_floor_ns(theory, roof)
+    keys = shape.context + shape.query_tokens
+    return SweepRow(
+        gpu=None if roof is None else roof.name,
+        batch=shape.batch,
+        context=shape.context,
+        query_tokens=shape.query_tokens,
+        flops=theory.flops,
+        tensor_flops=theory.tensor_flops,
+        compulsory_bytes=theory.compulsory_bytes,
+        ideal_op_bytes=theory.ideal_op_bytes,
+        kv_cache_bytes=shape.batch * keys * theory.kv_bytes_per_token,
+        intensity=theory.intensity,
+        ridge=None if roof is None else ridge(roof),
+        bound=bound(theory.tensor_flops, theory.compulsory_bytes, roof),
+        floor_ns=floor,
+        tokens_per_s=None if floor is None else NS_PER_S * theory.shape.tokens / floor,
+    )
