@@ -131,7 +131,8 @@ def _text_tables(text: str) -> Iterator[StatsTable]:
         if not number or not _RULE.match(line):
             continue
         spans = [match.span() for match in re.finditer(r"-{3,}", line)]
-        names, units = _columns([lines[number - 1][a:b].strip() for a, b in spans])
+        above = next((i for i in (number - 1, number - 2) if i >= 0 and lines[i].strip()), number)
+        names, units = _columns([lines[above][a:b].strip() for a, b in spans])
         kind = _kind(set(names))
         if not kind:
             continue

@@ -10,6 +10,7 @@ import numpy as np
 from rooflens.model import Confidence
 from rooflens.parsers.kernels import MATRIX_FAMILIES, UNKNOWN, KernelName, classify_name
 from rooflens.parsers.timeline.launches import Linked
+from rooflens.parsers.timeline.order import projections
 from rooflens.parsers.timeline.trace import Int
 from rooflens.vocabulary import FUSED_CLASSES, OPERATOR_CLASSES
 
@@ -80,14 +81,35 @@ def label(linked: Linked) -> KernelLabels:
         for pair in pairs
     ]  # fmt: skip
     classes, class_index = np.unique(np.array(class_of_pair, dtype=object), return_inverse=True)
+    by_name = Labels(class_index[inverse] if pairs.size else inverse, [str(c) for c in classes])
+    family_labels = Labels(
+        family_of_name[activities.name] if families.size else activities.name,
+        [str(f) for f in families],
+    )
     return KernelLabels(
-        classes=Labels(class_index[inverse] if pairs.size else inverse, [str(c) for c in classes]),
-        families=Labels(
-            family_of_name[activities.name] if families.size else activities.name,
-            [str(f) for f in families],
-        ),
+        classes=_with_order(linked, by_name, family_labels),
+        families=family_labels,
         short_names=short,
     )
+
+
+def _with_order(linked: Linked, classes: Labels, families: Labels) -> Labels:
+    """Give matrix products that no module claims the class that their neighbours say."""
+    kernels = linked.kernels
+    activities = linked.trace.activities
+    streams = np.unique(
+        activities.device[kernels] * (2**40) + activities.stream[kernels], return_inverse=True
+    )[1]
+    found = projections(
+        classes.names, families.names, classes.index[kernels], families.index[kernels], streams
+    )
+    if not found:
+        return classes
+    names = [*classes.names, *sorted(set(found.values()) - set(classes.names))]
+    index = classes.index.copy()
+    number = {name: i for i, name in enumerate(names)}
+    index[kernels[list(found)]] = [number[name] for name in found.values()]
+    return Labels(index, names)
 
 
 def class_of(path: tuple[str, ...], known: KernelName) -> tuple[str, Confidence]:

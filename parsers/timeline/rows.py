@@ -95,6 +95,7 @@ def _row(
     known_as = classify_name(trace.names[name])
     found, confidence = class_of(path, known_as)
     by_path = bool(path) and found == op_class and found != known_as.op_class
+    by_order = found != op_class
     device = int(activities.device[row])
     return KernelRow(
         name=trace.names[name],
@@ -112,7 +113,13 @@ def _row(
         flops=_NO_COUNTERS,
         intensity=_NO_COUNTERS,
         join=Join(
-            method="nvtx path" if by_path else "none" if op_class == "other" else "name class",
+            method="nvtx path"
+            if by_path
+            else "order"
+            if by_order
+            else "none"
+            if op_class == "other"
+            else "name class",
             confidence=confidence if by_path else "low" if op_class == "other" else "medium",
         ),
     )
