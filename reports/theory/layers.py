@@ -25,6 +25,8 @@ class Plan(Record, frozen=True, kw_only=True):
     """A step's shape in the terms that operators need."""
 
     spans: tuple[Span, ...]
+    tokens: int
+    """New tokens of all sequences."""
     activation: Format
     weight: Format
     """Of the layers' projections; everything else is stored like activations."""
@@ -36,25 +38,20 @@ class Plan(Record, frozen=True, kw_only=True):
     causal: bool = True
 
     @property
-    def tokens(self) -> int:
-        """New tokens of all sequences."""
-        return sum(s.count * s.query for s in self.spans)
-
-    @property
     def positions(self) -> int:
         """Distinct rotary positions, counting equal spans once."""
         return sum({(s.query, s.context): s.query for s in self.spans}.values())
 
 
-def step_operators(model: Architecture, plan: Plan) -> Iterator[OperatorTheory]:
-    """Every operator of a step in order; alike layers as one entry with their count."""
+def step_operators(model: Architecture, plan: Plan) -> Iterator[tuple[OperatorTheory, int]]:
+    """Every operator of a step in order, with the number of alike layers that call it."""
     tokens, activation = plan.tokens, plan.activation
-    yield op.embedding(tokens, model.hidden, activation=activation)
+    yield op.embedding(tokens, model.hidden, activation=activation), 1
     for kind in model.kinds:
         for operator in layer_operators(model, kind, plan):
-            yield replace(operator, count=kind.count)
-    yield op.norm(tokens, model.hidden, activation=activation, detail="final norm")
-    yield op.gemm(
+            yield operator, kind.count
+    yield op.norm(tokens, model.hidden, activation=activation, detail="final norm"), 1
+    head = op.gemm(
         plan.logits_rows,
         model.hidden,
         model.vocab // plan.ranks,
@@ -62,8 +59,10 @@ def step_operators(model: Architecture, plan: Plan) -> Iterator[OperatorTheory]:
         weight=activation_weight(activation),
         name="lm_head",
     )
+    yield head, 1
     if plan.ranks > 1:
-        yield op.all_gather(plan.logits_rows, model.vocab, plan.ranks, activation=activation)
+        gather = op.all_gather(plan.logits_rows, model.vocab, plan.ranks, activation=activation)
+        yield gather, 1
 
 
 def layer_operators(model: Architecture, kind: LayerKind, plan: Plan) -> Iterator[OperatorTheory]:

@@ -108,19 +108,25 @@ def step_theory(architecture: Architecture, shape: StepShape) -> StepTheory:
     operators = _merged(step_operators(architecture, plan))
     if shape.sampling:
         operators += (sampling(shape.sequences, architecture.vocab, activation=plan.activation),)
-    weight_bytes = sum(o.count * o.weight_bytes for o in operators)
+    flops = tensor_flops = ideal_bytes = weight_bytes = link_bytes = 0
+    for o in operators:
+        flops += o.count * o.flops
+        tensor_flops += o.count * o.flops if o.tensor else 0
+        ideal_bytes += o.count * o.bytes
+        weight_bytes += o.count * o.weight_bytes
+        link_bytes += o.count * o.link_bytes
     per_token = cache_bytes_per_token(architecture, plan.cache, shape.tp)
     return StepTheory(
         architecture=architecture,
         shape=shape,
         operators=operators,
-        tensor_flops=sum(o.count * o.flops for o in operators if o.tensor),
-        flops=sum(o.count * o.flops for o in operators),
-        ideal_op_bytes=sum(o.count * o.bytes for o in operators),
+        tensor_flops=tensor_flops,
+        flops=flops,
+        ideal_op_bytes=ideal_bytes,
         compulsory_bytes=weight_bytes + _unavoidable_bytes(architecture, plan, per_token),
         weight_bytes_read=weight_bytes,
         kv_bytes_per_token=per_token,
-        link_bytes=sum(o.count * o.link_bytes for o in operators),
+        link_bytes=link_bytes,
     )
 
 
@@ -147,6 +153,7 @@ def _plan(shape: StepShape) -> Plan:
     absorbed = shape.absorbed
     return Plan(
         spans=spans,
+        tokens=tokens,
         activation=activation,
         weight=number_format(shape.weights_dtype or activation.name, "--weights-dtype"),
         cache=number_format(shape.kv_dtype or activation.name, "--kv-dtype"),
@@ -157,13 +164,15 @@ def _plan(shape: StepShape) -> Plan:
     )
 
 
-def _merged(operators: Iterable[OperatorTheory]) -> tuple[OperatorTheory, ...]:
+def _merged(calls: Iterable[tuple[OperatorTheory, int]]) -> tuple[OperatorTheory, ...]:
     """Sum the counts of operators that are alike in everything else, in order of appearance."""
     counts: dict[OperatorTheory, int] = {}
-    for operator in operators:
-        single = msgspec.structs.replace(operator, count=1)
-        counts[single] = counts.get(single, 0) + operator.count
-    return tuple(msgspec.structs.replace(o, count=count) for o, count in counts.items())
+    for operator, count in calls:
+        counts[operator] = counts.get(operator, 0) + count
+    return tuple(
+        operator if count == 1 else msgspec.structs.replace(operator, count=count)
+        for operator, count in counts.items()
+    )
 
 
 def check_shape(model: Architecture, shape: StepShape) -> None:
