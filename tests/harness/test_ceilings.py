@@ -33,9 +33,9 @@ def test_probe_gives_a_measured_roof(small_probe: Path) -> None:
     roof = measured_roof("float32")
     assert roof is not None
     assert (roof.kind, roof.dtype, roof.prediction) == ("measured", "float32", False)
-    # Any machine that runs torch reads at 100 MB/s and multiplies at 10 MFLOP/s, and none at 1e15.
-    assert 1e8 < roof.bandwidth_bytes_per_s < 1e15
-    assert 1e7 < roof.peak_flops_per_s < 1e15
+    # Wide enough for a probe of microseconds on a busy machine; a wrong unit is off by 1e3 or more.
+    assert 1e6 < roof.bandwidth_bytes_per_s < 1e15
+    assert 1e5 < roof.peak_flops_per_s < 1e15
 
 
 def test_second_call_reads_the_kept_result(
