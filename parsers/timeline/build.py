@@ -259,7 +259,7 @@ def step_launches(trace: Trace) -> tuple[Launch, ...]:
                 block=block,
                 device=int(activities.device[row]),
                 stream=int(activities.stream[row]),
-                nvtx=linked.path(int(linked.path_of_activity[row])),
+                nvtx=linked.full_path(int(row)),
                 duration_ns=known(
                     int(activities.end[row] - activities.start[row]), "ns", "timeline"
                 ),

@@ -28,7 +28,7 @@ _ATTENTION = ("self_attn", "attn")
 rotary embedding, mask or cache, so those go by name."""
 _CORE = (MATRIX_FAMILIES | {"softmax"}) - {UNKNOWN}
 _ADDITIONS = ("pointwise", "add", "residual")
-_LAYER = re.compile(r"^layer \d+$")
+_LAYER = re.compile(r"^layer (?:\d+|\*)$")
 """A decoder layer in our annotation: what it launches itself are the residual additions."""
 _LAST_WORD = re.compile(r"[A-Za-z_]\w*$")
 

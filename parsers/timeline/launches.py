@@ -52,6 +52,15 @@ class Linked:
         _, texts = self.canonical
         return tuple(texts[i] for i in self.path_table[1][path_id])
 
+    def full_path(self, row: int) -> tuple[str, ...]:
+        """The names around one activity as they are in the file, outermost first."""
+        names: list[str] = []
+        at = int(self.owner[row])
+        while at != NONE and len(names) < 64:
+            names.append(self.trace.names[int(self.trace.ranges.name[self.nested.row[at]])])
+            at = int(self.nested.parent[at])
+        return tuple(reversed(names))
+
     def project(self, rows: Int) -> Projection:
         """Project the given rows of trace.ranges onto the device."""
         tied = np.flatnonzero(self.call != NONE)

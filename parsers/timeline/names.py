@@ -13,6 +13,8 @@ ROOFLENS_DOMAIN = "rooflens"
 
 _PER_CALL = re.compile(r",? (?:op_id|seq) = \d+")
 """PyTorch's emit_nvtx writes `aten::add, seq = 5, op_id = 7`: unique per call."""
+_LAYER = re.compile(r"(?<![\w])((?:layers?|h|blocks?)[. ])\d+")
+"""As in reports/join/kernel_rows.py: one kernel in all layers is one row."""
 _NUMBERED_STEP = re.compile(r"^(ProfilerStep|step|iteration|iter)[ _#:-]*\d+$", re.IGNORECASE)
 
 STEP = re.compile(
@@ -49,9 +51,13 @@ def without_ids(names: Sequence[str]) -> tuple[Int, list[str]]:
 
 
 def grouping_name(name: str) -> str:
-    """A range name without per-call numbers: `aten::add, op_id = 7` and `step 3` lose theirs."""
+    """A range name without numbers per call, step or layer.
+
+    `aten::add, op_id = 7` -> `aten::add`; `step 3` -> `step`; `layer 3` -> `layer *`.
+    """
     if " = " in name:
         name = _PER_CALL.sub("", name)
+    name = _LAYER.sub(r"\1*", name)
     match = _NUMBERED_STEP.match(name)
     return match.group(1) if match else name
 
