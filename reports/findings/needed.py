@@ -38,7 +38,7 @@ class Work:
     """Tokens computed and keys attended per step, all sequences together."""
 
     batch: int
-    rows: float
+    rows: int
     rows_needed: float
     keys: int
     keys_needed: float

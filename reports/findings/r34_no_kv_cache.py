@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from rooflens.model import Op
 from rooflens.reports.findings.attention import is_fused
 from rooflens.reports.findings.dataflow import BATCHED_MATMULS, base_name
@@ -18,35 +20,38 @@ NO_THEORY = (
 
 
 def recomputed(evidence: Evidence, amount: Work) -> tuple[dict[int, int], int]:
-    """Bytes by op and FLOPs that only serve tokens which were known before the step.
+    """Bytes by op and FLOPs of the tokens that did not have to be computed.
 
-    Weights are read anyhow; so are the keys and values of a fused attention.
+    Weights are read anyhow; so are the keys and values that the needed tokens attend to.
     """
     spare = 1 - amount.rows_needed / amount.rows
+    spare_keys = max(0.0, 1 - amount.keys_needed / amount.keys)
     saved: dict[int, int] = {}
     flops = 0
     for op in evidence.ops:
-        if not _works_on_tokens(op, int(amount.rows)):
+        if not _works_on_tokens(op, amount):
             continue
-        kept = {tensor.id for tensor in op.inputs[1:3]} if is_fused(op) else set()
-        tensors = {t.id: t for t in op.inputs if t.role != "weight" and t.id not in kept}
-        bytes_moved = sum(tensor.bytes for tensor in tensors.values()) + op.bytes_out
-        saved[op.index] = int(bytes_moved * spare)
+        keys = {tensor.id for tensor in op.inputs[1:3]} if is_fused(op) else set()
+        inputs = {t.id: t.bytes for t in op.inputs if t.role != "weight"}
+        of_keys = sum(size for id, size in inputs.items() if id in keys)
+        of_tokens = sum(inputs.values()) - of_keys + op.bytes_out
+        saved[op.index] = int(of_tokens * spare + of_keys * spare_keys)
         flops += int(op.flops * spare)
     return saved, flops
 
 
-def _works_on_tokens(op: Op, rows: int) -> bool:
-    """True when the op's output has one entry per computed token."""
+def _works_on_tokens(op: Op, amount: Work) -> bool:
+    """True when the op's output has an entry for each computed token (or for each key)."""
     if not op.outputs:
         return False
     if is_fused(op) or base_name(op) in BATCHED_MATMULS:
         return True
-    shape = op.outputs[0].shape
-    count = 1
-    for length in shape:
-        count *= length
-    return bool(shape) and count >= rows and count % rows == 0
+    leading = op.outputs[0].shape[:-1]
+    queries, keys = amount.rows // amount.batch, amount.keys // amount.batch
+    per_sequence = bool(leading) and leading[0] == amount.batch
+    return prod(leading) == amount.rows or (
+        per_sequence and (queries in leading[1:] or keys in leading[1:])
+    )
 
 
 def detect(evidence: Evidence) -> Answer:
