@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "history",
         "Draw one number of many runs over time and name the operator that changed it.",
     ),
+    "import": ("import_", "Read capture files of one step into a run directory."),
     "theory": ("theory", "What a step must move and compute, from its config alone."),
     "explain": ("explain", "What a finding's rule looks for, why it matters, and how to fix it."),
     "doctor": ("doctor", "What works on this machine, and the one-line fix for what does not."),

@@ -52,7 +52,10 @@ def nvtx_path(cell: str, domain: str = "") -> tuple[str, ...]:
             by_domain.setdefault(match["domain"], []).append(match["name"])
     if OWN_DOMAIN in by_domain:
         return tuple(by_domain[OWN_DOMAIN])
-    return tuple(max(by_domain.values(), key=len, default=[]))
+    longest: list[str] = []
+    for ranges in by_domain.values():
+        longest = max(longest, ranges, key=len)
+    return tuple(longest)
 
 
 def whole(text: str) -> int | None:
