@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from rooflens.errors import UsageError
 from rooflens.model import Quantity, Run, absent
 from rooflens.reports.compare.deltas import count, delta, gap, pool
@@ -20,7 +22,14 @@ from rooflens.reports.compare.judging import Evidence, find_patterns, judge
 from rooflens.reports.compare.kernels import compare_kernels
 from rooflens.reports.compare.operators import Forbidden, compare_operators
 from rooflens.reports.compare.options import Options
-from rooflens.reports.compare.records import Aspect, Comparison, Delta, OperatorChange, Side
+from rooflens.reports.compare.records import (
+    Aspect,
+    Comparison,
+    Delta,
+    OperatorChange,
+    Side,
+    TimeJudgement,
+)
 from rooflens.reports.compare.times import judge_times, samples
 from rooflens.reports.format import bytes_text, plural
 from rooflens.reports.view.basis import basis
@@ -56,7 +65,7 @@ def compare(base: Sequence[Run], head: Sequence[Run], options: Options | None = 
     kernels = compare_kernels(base, head, options, forbids)
     operators = compare_operators(base, head, options, forbids)
     time = judge_times(samples(base, head), options.times, forbids.time)
-    totals = _totals(base, head, options, forbids)
+    totals = [_timed(item, time) for item in _totals(base, head, options, forbids)]
     if kernels.launches is not None:
         totals.append(kernels.launches)
     evidence = Evidence(base, head, options, forbids, totals, time, operators, kernels)
@@ -118,6 +127,13 @@ def _totals(
     calls = [_calls(side) for side in (base, head)]
     made.append(delta("calls", calls[0], calls[1], 0.0, forbids.counted))
     return made
+
+
+def _timed(item: Delta, time: TimeJudgement) -> Delta:
+    """Times of the step have the verdict of their samples, not of their difference."""
+    if item.metric not in ("step_time_ns", "gap_ns") or not item.change:
+        return item
+    return msgspec.structs.replace(item, verdict=time.verdict, reason=time.reason)
 
 
 def _calls(side: Sequence[Run]) -> Quantity:

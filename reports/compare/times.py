@@ -35,6 +35,8 @@ from rooflens.reports.stats import (
 
 MIN_RUNS = 4
 """Runs a side from which on a run, not a step, is the sample."""
+MAX_ADVICE = 500
+"""More samples than this are not worth advising."""
 GROUP_LABEL = "interleave"
 ROUND_LABEL = "round"
 """Labels that `profile run --interleave` gives the runs of one session."""
@@ -181,7 +183,10 @@ def _verdict(
         least = plural(min(len(found.base), len(found.head)), found.what[:-1])
         reason = (
             f"{least} a side with this noise would show {percent_text(detectable)}, not the "
-            f"threshold of {percent_text(rules.threshold)}; take about {needed}"
+            f"threshold of {percent_text(rules.threshold)}; "
+        )
+        reason += (
+            f"take about {needed}" if needed <= MAX_ADVICE else "the machine is too noisy for times"
         )
     return TimeJudgement(
         verdict=verdict,
