@@ -7,13 +7,32 @@ ends the run with the fix.
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
 from rooflens.errors import ProfilerError
 from rooflens.harness.doctor import Surroundings, examine
-from rooflens.model import Check
+from rooflens.model import Check, Run
 from rooflens.quantity import Record
 from rooflens.vocabulary import EVIDENCE
 
+if TYPE_CHECKING:
+    from rooflens.harness.plan import RunPlan
+    from rooflens.harness.progress import Progress
+
 ALWAYS = ("theory", "counted")
+Collector = Callable[["RunPlan", Run, Path, "Progress"], Run]
+"""Adds one level to a run: (plan, run so far, folder for raw files, progress) -> run.
+
+It fills in what its evidence says (timeline, kernels, totals, rows, captures, checks) and leaves
+its raw files in the folder; findings are looked for afterwards. ProfilerError when it fails.
+"""
+COLLECTORS: dict[str, str] = {}
+"""Module and function of each level's collector, as `module:function`, in order of collection."""
 _BLOCKERS = {
     "timeline": ("gpu", "torch-cuda", "nsys", "nvtx", "temporary-folder"),
     "counters": (
@@ -61,9 +80,11 @@ def choose_evidence(
     for name in (level for level in EVIDENCE if level not in ALWAYS):
         level = by_name[name]
         reason, fix = level.reason, level.fix
-        works = level.works and device == "cuda"
+        works = level.works and device == "cuda" and name in COLLECTORS
         if level.works and device != "cuda":
             reason, fix = f"the step runs on {device}, not on the GPU", "Use --device cuda."
+        elif level.works and not works:
+            reason, fix = "`profile run` does not collect it", "Use profile wrap or profile import."
         if works and (not wanted or name in wanted):
             chosen.append(name)
         elif name in wanted:
@@ -78,6 +99,41 @@ def choose_evidence(
                 )
             )
     return EvidencePlan(levels=tuple(chosen), warnings=tuple(warnings))
+
+
+def collect(
+    levels: tuple[str, ...],
+    named: tuple[str, ...],
+    plan: RunPlan,
+    run: Run,
+    folder: Path,
+    progress: Progress,
+) -> Run:
+    """Collect the levels one after the other.
+
+    What fails under `auto` becomes a warning and the run goes on with what is left; a level that
+    was `named` raises its ProfilerError.
+    """
+    for level in (name for name in COLLECTORS if name in levels):
+        module, _, function = COLLECTORS[level].partition(":")
+        collector: Collector = getattr(importlib.import_module(module), function)
+        try:
+            run = collector(plan, run, folder, progress)
+        except ProfilerError as error:
+            if level in named:
+                raise
+            failure = Check(
+                id=f"evidence-{level}",
+                outcome="warning",
+                message=f"No {level} evidence: {error.message}",
+                fix=error.hint,
+            )
+            run = msgspec.structs.replace(
+                run,
+                evidence=tuple(name for name in run.evidence if name != level),
+                checks=(*run.checks, failure),
+            )
+    return run
 
 
 def _level(name: str, checks: dict[str, Check]) -> Level:

@@ -5,8 +5,10 @@ run = run_step(make_plan(RunOptions(workload="decode", batch=1)))
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,7 +16,7 @@ import msgspec
 from rooflens import __version__
 from rooflens.architectures import load_config
 from rooflens.harness import machine, memory
-from rooflens.harness.evidence import EvidencePlan, choose_evidence, evidence_levels
+from rooflens.harness.evidence import EvidencePlan, choose_evidence, collect, evidence_levels
 from rooflens.harness.plan import PREFILL_STEP_S, RunPlan, layers_that_fit
 from rooflens.harness.progress import Progress
 from rooflens.harness.roofs import Roofs, choose_roofs, raise_if_beaten
@@ -51,8 +53,8 @@ class Executed(Record, frozen=True, kw_only=True):
     checks: tuple[Check, ...] = ()
 
 
-def run_step(plan: RunPlan, progress: Progress | None = None) -> Run:
-    """Run one plan.
+def run_step(plan: RunPlan, progress: Progress | None = None, captures: Path | None = None) -> Run:
+    """Run one plan. Raw files of profilers are left in the folder `captures`, if one is given.
 
     Raises ProfilerError when the step does not fit in memory or evidence that was asked for by
     name cannot be had.
@@ -70,7 +72,21 @@ def run_step(plan: RunPlan, progress: Progress | None = None) -> Run:
     executed = _execute(plan, facts, counted, roofs, progress)
     roofs = raise_if_beaten(plan, roofs, _step_time(executed).value, progress)
     with progress.stage("Joining counts with theory"):
-        return _assemble(plan, facts, evidence, roofs, executed)
+        run = _assemble(plan, facts, evidence, roofs, executed)
+    run = _collect(plan, evidence, run, captures, progress)
+    with progress.stage("Looking for findings"):
+        return _conclude(run)
+
+
+def _collect(
+    plan: RunPlan, evidence: EvidencePlan, run: Run, captures: Path | None, progress: Progress
+) -> Run:
+    """Timeline and counters, where they work: into `captures`, or a folder that goes away."""
+    named = plan.options.evidence
+    if captures is not None:
+        return collect(evidence.levels, named, plan, run, captures, progress)
+    with tempfile.TemporaryDirectory(prefix="rooflens-") as folder:
+        return collect(evidence.levels, named, plan, run, Path(folder), progress)
 
 
 def _step_time(done: Executed) -> Quantity:
@@ -190,9 +206,8 @@ def _order_check(mismatch: str, recorded: int) -> tuple[Check, ...]:
 def _assemble(
     plan: RunPlan, facts: Machine, evidence: EvidencePlan, roofs: Roofs, done: Executed
 ) -> Run:
-    from rooflens.reports.findings import find
+    """The run as counting and execution know it; findings come when all evidence is there."""
     from rooflens.reports.join.counted import operator_rows, totals
-    from rooflens.reports.view.redact import redacted
 
     roof = roofs.all[0] if roofs.all else None
     sample = done.sample
@@ -200,7 +215,7 @@ def _assemble(
     rows = operator_rows(done.ops, plan.theory, roof, times)
     if reason:
         rows = without_times(rows, reason)
-    run = Run(
+    return Run(
         schema_version=SCHEMA_VERSION,
         created_at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         command=plan.options.command,
@@ -218,12 +233,18 @@ def _assemble(
         graphs=(),
         timeline=None,
         findings=(),
-        checks=(),
+        checks=(*evidence.warnings, *done.checks, *roofs.checks),
         labels=dict(plan.options.labels),
     )
+
+
+def _conclude(run: Run) -> Run:
+    """Look for findings, check what can be trusted, and remove what must not be shared."""
+    from rooflens.reports.findings import find
+    from rooflens.reports.view.redact import redacted
+
     run = msgspec.structs.replace(run, findings=find(run))
-    checks = (*evidence.warnings, *done.checks, *roofs.checks, *run_checks(run))
-    return redacted(msgspec.structs.replace(run, checks=checks))
+    return redacted(msgspec.structs.replace(run, checks=(*run.checks, *run_checks(run))))
 
 
 def _workload(plan: RunPlan, sample: Sample | None) -> Workload:

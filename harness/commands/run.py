@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -91,10 +92,11 @@ def command(
         refuse_existing(output, force)  # before minutes of work, not after
     plan = make_plan(RunOptions(command=("profile", *sys.argv[1:]), **options))
     progress = terminal_progress()
-    run = run_step(plan, progress)
-    directory = output if output is not None else default_directory(run)
-    with progress.stage("Writing the report"):
-        write_run(run, directory, force=force)
+    with tempfile.TemporaryDirectory(prefix="rooflens-") as scratch:
+        run = run_step(plan, progress, Path(scratch))
+        directory = output if output is not None else default_directory(run)
+        with progress.stage("Writing the report"):
+            write_run(run, directory, force=force, captures=sorted(Path(scratch).iterdir()))
     chosen = opt.chosen_format(format, as_json)
     click.echo(render_run(run, chosen, directory), nl=False)
     # With JSON or Markdown nothing else may go to standard output.

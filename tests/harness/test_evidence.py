@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
 import msgspec
 import pytest
 
 from rooflens.errors import ProfilerError
+from rooflens.harness import evidence
 from rooflens.harness.doctor.surroundings import Surroundings
 from rooflens.harness.evidence import choose_evidence, evidence_levels
 from rooflens.harness.machine import GpuFacts
+from rooflens.harness.progress import Progress
+from rooflens.model import Run
+from tests import builders
+
+SHIPPED = dict(evidence.COLLECTORS)
 
 GPU = GpuFacts(
     name="NVIDIA H200", driver="580.65.06", compute_capability="9.0",
@@ -19,6 +31,66 @@ CPU = Surroundings(packages=PACKAGES, torch_cuda=False, memory_available_bytes=1
 H200 = msgspec.structs.replace(
     CPU, gpus=(GPU,), torch_cuda=True, nsys="2025.3.1", ncu="2025.3.1", can_profile=True
 )
+
+
+@pytest.fixture(autouse=True)
+def collectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted collectors for both levels, whatever this release ships."""
+    planted = types.ModuleType("planted_collectors")
+    vars(planted).update(add_timeline=add_timeline, refuse_counters=refuse_counters)
+    monkeypatch.setitem(sys.modules, planted.__name__, planted)
+    table = {"timeline": "add_timeline", "counters": "refuse_counters"}
+    targets = {level: f"{planted.__name__}:{name}" for level, name in table.items()}
+    monkeypatch.setattr(evidence, "COLLECTORS", targets)
+
+
+def add_timeline(plan: object, run: Run, folder: Path, progress: object) -> Run:
+    (folder / "timeline.nsys-rep").write_text("raw")
+    return msgspec.structs.replace(run, labels={"timeline": "yes"})
+
+
+def refuse_counters(plan: object, run: Run, folder: Path, progress: object) -> Run:
+    raise ProfilerError("ERR_NVGPUCTRPERM.", "Run with sudo.")
+
+
+def collect_all(named: tuple[str, ...], folder: Path) -> Run:
+    levels = ("theory", "counted", "timeline", "counters")
+    run = builders.run(evidence=levels)
+    plan: Any = None
+    return evidence.collect(levels, named, plan, run, folder, Progress())
+
+
+def test_a_collector_that_fails_under_auto_costs_only_its_level(tmp_path: Path) -> None:
+    run = collect_all((), tmp_path)
+    assert run.labels == {"timeline": "yes"}
+    assert run.evidence == ("theory", "counted", "timeline")
+    (check,) = run.checks
+    assert (check.id, check.outcome, check.fix) == (
+        "evidence-counters",
+        "warning",
+        "Run with sudo.",
+    )
+    assert "ERR_NVGPUCTRPERM" in check.message
+    assert (tmp_path / "timeline.nsys-rep").exists()
+
+
+def test_a_named_level_that_fails_ends_the_run(tmp_path: Path) -> None:
+    with pytest.raises(ProfilerError, match="ERR_NVGPUCTRPERM"):
+        collect_all(("counters",), tmp_path)
+
+
+def test_a_level_without_a_collector_points_to_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evidence, "COLLECTORS", {})
+    plan = choose_evidence((), "cuda", evidence_levels(H200))
+    assert plan.levels == ("theory", "counted")
+    assert [warning.id for warning in plan.warnings] == ["evidence-timeline", "evidence-counters"]
+    assert all("import" in warning.fix for warning in plan.warnings)
+
+
+def test_every_collector_of_this_release_exists() -> None:
+    for target in SHIPPED.values():
+        module, _, function = target.partition(":")
+        assert callable(getattr(importlib.import_module(module), function))
 
 
 def working(found: Surroundings) -> list[str]:
