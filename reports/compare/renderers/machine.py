@@ -10,7 +10,8 @@ import msgspec
 
 from rooflens.reports.compare.deltas import METRIC_NAMES, change_text
 from rooflens.reports.compare.gate import Answer
-from rooflens.reports.compare.records import Comparison, Delta, Verdict
+from rooflens.reports.compare.records import Comparison, Delta, OperatorChange, Verdict
+from rooflens.reports.view.cells import clean
 
 MAX_ANNOTATIONS = 10
 """GitHub shows ten of each kind for a step."""
@@ -31,6 +32,8 @@ def render_junit(comparison: Comparison, answers: Sequence[Answer]) -> str:
     A class fails only where a condition does, so that a report-only run stays green.
     """
     suite = ElementTree.Element("testsuite", name=_xml(f"rooflens diff: {comparison.workload}"))
+    properties = ElementTree.SubElement(suite, "properties")
+    ElementTree.SubElement(properties, "property", name="verdict", value=comparison.verdict)
     failed = any(answer.outcome == "failed" for answer in answers)
     counts = {"failure": 0, "skipped": 0, "error": 0}
     for answer in answers:
@@ -41,7 +44,7 @@ def render_junit(comparison: Comparison, answers: Sequence[Answer]) -> str:
             _child(case, "error", answer.message, counts)
     for change in comparison.operators:
         case = _case(suite, "rooflens.operators", change.op_class)
-        text = "\n".join([_named(item) for item in change.deltas] + [change.ops])
+        text = "\n".join([*(_named(item) for item in change.deltas), *_ops(change)])
         if change.verdict in (Verdict.REGRESSED, Verdict.NEW) and failed:
             _child(case, "failure", text, counts)
         else:
@@ -51,7 +54,7 @@ def render_junit(comparison: Comparison, answers: Sequence[Answer]) -> str:
         _child(time, "failure", comparison.time.reason, counts)
     elif comparison.time.verdict in (Verdict.CANNOT_JUDGE, Verdict.NOT_COMPARABLE):
         _child(time, "skipped", comparison.time.reason, counts)
-    suite.set("tests", str(len(suite)))
+    suite.set("tests", str(len(suite) - 1))
     suite.set("failures", str(counts["failure"]))
     suite.set("errors", str(counts["error"]))
     suite.set("skipped", str(counts["skipped"]))
@@ -77,6 +80,10 @@ def _xml(text: str) -> str:
     return _NOT_XML.sub("\ufffd", text)
 
 
+def _ops(change: OperatorChange) -> list[str]:
+    return [change.ops] if change.ops else []
+
+
 def _named(item: Delta) -> str:
     return f"{METRIC_NAMES[item.metric]}: {change_text(item)}"
 
@@ -98,7 +105,7 @@ def render_annotations(comparison: Comparison, answers: Sequence[Answer]) -> str
         _command(
             "warning",
             f"Rooflens: {change.op_class} {change.verdict}",
-            ". ".join([*(_named(item) for item in change.deltas), change.ops]),
+            ". ".join([*(_named(item) for item in change.deltas), *_ops(change)]),
         )
         for change in comparison.operators
         if change.verdict in (Verdict.REGRESSED, Verdict.NEW)
@@ -125,7 +132,7 @@ def render_answers(answers: Sequence[Answer]) -> str:
 
 
 def _command(level: str, title: str, message: str) -> str:
-    return f"::{level} title={_property(title)}::{_data(message[:MAX_MESSAGE])}"
+    return f"::{level} title={_property(clean(title, 200))}::{_data(clean(message, MAX_MESSAGE))}"
 
 
 def _data(text: str) -> str:
@@ -135,4 +142,4 @@ def _data(text: str) -> str:
 
 def _property(text: str) -> str:
     """Escape a property value, in which `:` and `,` end the value."""
-    return _data(text[:200]).replace(":", "%3A").replace(",", "%2C")
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
