@@ -25,6 +25,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Draw one number of many runs over time and name the operator that changed it.",
     ),
     "import": ("import_", "Read capture files of one step into a run directory."),
+    "metrics": (
+        "metrics",
+        "Counters that exist on a GPU, how many passes they take, the ncu command.",
+    ),
     "theory": ("theory", "What a step must move and compute, from its config alone."),
     "explain": ("explain", "What a finding's rule looks for, why it matters, and how to fix it."),
     "doctor": ("doctor", "What works on this machine, and the one-line fix for what does not."),
