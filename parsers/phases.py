@@ -174,10 +174,12 @@ def phase_times(
     confidence: Confidence,
     reason: str,
 ) -> tuple[PhaseTime, ...]:
-    """Sum up each phase. `classes` and `families` label every activity."""
+    """Sum up each phase; nothing without device work. The labels are those of every activity."""
     activities = linked.trace.activities
     spent = (activities.end - activities.start).astype(np.float64)
-    made = []
+    made: list[PhaseTime] = []
+    if not any(rows.size for rows in steps.rows):
+        return ()
     for phase in dict.fromkeys(steps.phase):
         mine = [i for i, name in enumerate(steps.phase) if name == phase]
         rows = np.concatenate([steps.rows[i] for i in mine])

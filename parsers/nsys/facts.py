@@ -122,10 +122,12 @@ def _kernel_check(export: Export, trace: Trace) -> Check:
             fix="The program ended (or the capture window closed) before its first kernel: check "
             "that it runs by itself, then widen --delay and --duration.",
         )
+    ranges = len(trace.ranges)
     return Check(
         id=name,
-        outcome="failed",
-        message="The capture holds no CUDA activity at all.",
+        outcome="warning" if ranges else "failed",
+        message="The capture holds no CUDA activity"
+        + (": only its ranges are timed, on the host." if ranges else " at all."),
         fix="Capture with -t cuda,nvtx; on a machine without a GPU only ranges can be timed.",
     )
 
