@@ -171,13 +171,27 @@ def _skeleton(config: Any, dtype: torch.dtype) -> Any:
 
 
 def _from_files(directory: Path, config: Any, dtype: torch.dtype) -> Any:
+    from safetensors import SafetensorError
+
     try:
-        return _auto_model().from_pretrained(
-            directory, config=config, dtype=dtype, local_files_only=True, use_safetensors=True
+        model, info = _auto_model().from_pretrained(
+            directory,
+            config=config,
+            dtype=dtype,
+            local_files_only=True,
+            use_safetensors=True,
+            output_loading_info=True,
         )
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"Cannot load the weights in {directory}: {first_line}") from None
+    missing = sorted(info["missing_keys"])
+    if missing:
+        raise InputError(
+            f"The weights in {directory} lack {missing[0]} ({len(missing)} missing).",
+            "Download all files of the model, or use --weights dummy.",
+        )
+    return model
 
 
 def _fill_weights(model: nn.Module, spec: StepSpec, shared: bool) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,10 +40,33 @@ class ModelStep:
 
     def run(self) -> torch.Tensor:
         """One forward pass; returns the logits (batch, positions kept, vocabulary)."""
-        with torch.no_grad():
+        with torch.no_grad(), _autocast_on_meta(self.input_ids.device):
             output = self.model(input_ids=self.input_ids, **self.options)
         logits: torch.Tensor = output.logits
         return logits
+
+
+@contextlib.contextmanager
+def _autocast_on_meta(device: torch.device) -> Iterator[None]:
+    """Let models switch autocast off on meta, for which torch has no autocast at all.
+
+    transformers before 5.0 does so in its rotary embedding, on whatever device its input is.
+    """
+    if device.type != "meta":
+        yield
+        return
+    original = torch.autocast
+
+    def autocast(device_type: str, *args: Any, **options: Any) -> AbstractContextManager[Any]:
+        if device_type == "meta":
+            return contextlib.nullcontext()
+        return original(device_type, *args, **options)
+
+    torch.autocast = autocast  # type: ignore[misc, assignment]
+    try:
+        yield
+    finally:
+        torch.autocast = original  # type: ignore[misc]
 
 
 def model_step(spec: StepSpec, loaded: LoadedModel) -> ModelStep:

@@ -1,0 +1,106 @@
+"""Running steps: decode, prefill, verify on a cache of exactly `context` tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from rooflens.errors import UsageError
+from rooflens.workloads.models import load_model
+from rooflens.workloads.registry import workload
+from rooflens.workloads.step import ModelStep
+
+
+def build(name: str, model: str, **options: Any) -> ModelStep:
+    spec = workload(name).spec(model=model, **options)
+    return workload(name).build(spec, load_model(spec, cache_bytes=1))
+
+
+def cached(step: ModelStep) -> set[int]:
+    return {layer.keys.shape[-2] for layer in step.cache.layers}
+
+
+def test_every_decode_starts_from_the_same_cache(tiny: str) -> None:
+    step = build("decode", tiny, context=30, batch=2)
+    first = step.run()
+    assert cached(step) == {31}
+    step.reset()
+    assert cached(step) == {30}
+    assert torch.equal(step.run(), first)
+    assert first.shape == (2, 1, 320)
+    assert first.isfinite().all()
+
+
+def test_without_reset_the_cache_grows(tiny: str) -> None:
+    step = build("decode", tiny, context=5)
+    step.run()
+    step.run()
+    assert cached(step) == {7}
+
+
+def test_decode_attends_to_the_cache(tiny: str) -> None:
+    step = build("decode", tiny, context=30)
+    with_cache = step.run()
+    step.reset()
+    for layer in step.cache.layers:
+        layer.values = torch.zeros_like(layer.values)
+    assert not torch.equal(step.run(), with_cache)
+
+
+def test_an_empty_context_decodes_too(tiny: str) -> None:
+    step = build("decode", tiny, context=0)
+    step.run()
+    assert cached(step) == {1}
+    step.reset()
+    assert cached(step) == {0}
+
+
+@pytest.mark.parametrize(("logits", "rows"), [("last", 1), ("all", 12)])
+def test_prefill_keeps_the_logits_asked_for(tiny: str, logits: str, rows: int) -> None:
+    step = build("prefill", tiny, prompt=12, logits=logits)
+    assert step.run().shape == (1, rows, 320)
+
+
+def test_a_chunk_gives_the_logits_of_the_whole_prompt(tiny: str) -> None:
+    whole = build("prefill", tiny, prompt=12, attention="eager", dtype="float32")
+    expected = whole.run()
+    chunk = build("prefill", tiny, prompt=5, context=7, attention="eager", dtype="float32")
+    chunk.input_ids = whole.input_ids[:, 7:]
+    for ours, full in zip(chunk.cache.layers, whole.cache.layers, strict=True):
+        ours.keys, ours.values = full.keys[..., :7, :], full.values[..., :7, :]
+    torch.testing.assert_close(chunk.run(), expected)
+
+
+def test_eager_and_sdpa_compute_the_same(tiny: str) -> None:
+    logits = [
+        build("decode", tiny, context=30, dtype="float32", attention=attention).run()
+        for attention in ("eager", "sdpa")
+    ]
+    torch.testing.assert_close(logits[0], logits[1], rtol=1e-4, atol=1e-4)
+
+
+def test_verify_has_logits_for_every_drafted_token(tiny: str) -> None:
+    assert build("verify", tiny, context=10, query_tokens=4).run().shape == (1, 4, 320)
+
+
+def test_decode_refuses_more_than_one_token(tiny: str) -> None:
+    with pytest.raises(UsageError, match="verify"):
+        build("decode", tiny, query_tokens=2)
+    with pytest.raises(UsageError, match="prefill"):
+        build("decode", tiny, prompt=2)
+
+
+def test_a_meta_step_leaves_torch_as_it_was(tiny: str) -> None:
+    before = torch.autocast
+    build("decode", tiny, context=10, device="meta").run()
+    assert torch.autocast is before
+
+
+def test_cache_and_tokens_follow_the_seed(tiny: str) -> None:
+    one, same, other = (build("decode", tiny, context=9, seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(one.cache.layers[0].keys, same.cache.layers[0].keys)
+    assert not torch.equal(one.cache.layers[0].keys, other.cache.layers[0].keys)
+    assert not torch.equal(one.cache.layers[0].keys, one.cache.layers[1].keys)
+    assert not (one.cache.layers[0].keys == 0).any()
