@@ -208,7 +208,7 @@ def _passes(chip: str, tensors: int, sass: bool, caches: bool) -> int:
 
 
 def base_name(metric: str) -> str:
-    """A metric without its roll-up and sub-metric: `dram__bytes.sum.per_second` -> `dram__bytes`."""
+    """A metric without roll-up and sub-metric: `dram__bytes.sum.per_second` -> `dram__bytes`."""
     return metric.partition(".")[0]
 
 

@@ -6,6 +6,7 @@ import shlex
 
 import click
 
+from rooflens.errors import UsageError
 from rooflens.harness import options as opt
 from rooflens.parsers.planner import DTYPES, SETS, MetricPlan, ncu_arguments, plan_metrics
 from rooflens.units import DTYPE_ALIASES
@@ -50,12 +51,12 @@ def command(
 
 def chip_of(gpu: str) -> str:
     """Chip of a GPU name; a chip's own name stands for itself. Raises UsageError."""
-    from rooflens.errors import UsageError
     from rooflens.parsers.chips import chip_names
+    from rooflens.reports.theory.gpus import gpu as find_gpu
 
     if gpu.lower() in chip_names():
         return gpu.lower()
-    found = opt.known_gpu(gpu)
+    found = find_gpu(gpu)
     if found.chip not in chip_names():
         raise UsageError(
             f"--gpu {found.name}: no counter list for {found.chip or 'this GPU'}.",
@@ -88,4 +89,5 @@ def as_json_text(plan: MetricPlan, arguments: tuple[str, ...]) -> str:
     import msgspec
 
     made = msgspec.to_builtins(plan) | {"command": list(arguments)}
-    return msgspec.json.format(msgspec.json.encode(made), indent=1).decode() + "\n"
+    text = msgspec.json.format(msgspec.json.encode(made), indent=1)
+    return str(text, "utf-8") + "\n"
