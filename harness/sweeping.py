@@ -10,9 +10,10 @@ import msgspec
 from rooflens.errors import RooflensError, UsageError
 from rooflens.harness.engines import run_points
 from rooflens.quantity import Record
+from rooflens.reports.format import time_text
 from rooflens.reports.theory.architecture import Architecture
 from rooflens.reports.theory.crossover import projection_crossovers
-from rooflens.reports.theory.gpus import Gpu
+from rooflens.reports.theory.gpus import Gpu, gpu
 from rooflens.reports.theory.step import StepShape
 from rooflens.reports.theory.sweep import (
     Sweep,
@@ -52,7 +53,7 @@ class MeasureOptions(Record, frozen=True, kw_only=True):
 def run_sweep(plan: SweepPlan) -> Sweep:
     """Compute all points. Raises UsageError for a point that cannot be."""
     shapes = sweep_shapes(plan.base, plan.batches, plan.contexts, plan.queries)
-    roofs = tuple(gpu.roof(plan.base.dtype) for gpu in plan.gpus)
+    roofs = tuple(found.roof(plan.base.dtype) for found in plan.gpus)
     along = sweep_dimension(plan.batches, plan.contexts, plan.queries)
     rows = run_points(plan.architecture, shapes, roofs, plan.engine, plan.workers)
     return Sweep(
@@ -92,11 +93,26 @@ def measure(
         except UsageError:
             raise
         except RooflensError as error:
-            tell(f"Not measured: batch {point[0]}, context {point[1]}: {error}")
+            tell(f"Not measured: {_point_text(shape)}: {error}")
             continue
-        tell(f"Measured batch {point[0]}, context {point[1]}: {times[point] / 1e6:.4g} ms")
+        tell(f"Measured {_point_text(shape)}: {time_text(times[point])}")
     rows = tuple(_measured(row, times) for row in sweep.rows)
-    return msgspec.structs.replace(sweep, rows=rows, measured_on=device)
+    return msgspec.structs.replace(
+        sweep, rows=rows, measured_on=device, measured_gpu=_own_roof(sweep, device)
+    )
+
+
+def _point_text(shape: StepShape) -> str:
+    return f"batch {shape.batch}, context {shape.context}, new tokens {shape.query_tokens}"
+
+
+def _own_roof(sweep: Sweep, device: str) -> str:
+    """Only against its own roof says a measured time how far it is from the floor."""
+    try:
+        label = gpu(device).label
+    except UsageError:
+        return ""
+    return label if label in {roof.name for roof in sweep.roofs} else ""
 
 
 def _measured(row: SweepRow, times: dict[tuple[int, int, int], float]) -> SweepRow:

@@ -78,6 +78,8 @@ class Sweep(Record, frozen=True, kw_only=True):
     """By GPU and projection: tokens of the step at which that product becomes compute-bound."""
     measured_on: str = ""
     """What the measured points ran on; empty when nothing was measured."""
+    measured_gpu: str = ""
+    """The name of the roof of that very GPU, if it is one of the sweep's."""
 
 
 def parse_counts(text: str, option: str) -> tuple[int, ...]:

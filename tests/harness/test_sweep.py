@@ -219,7 +219,7 @@ def test_measured_points_are_put_beside_theirs(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(sweeping, "_step_time", step_time)
     result = run("decode", "--batch", "1..4", "--gpu", "4090,h100", "--measure", "--format", "json")
-    assert "Not measured: batch 4, context 2047: Does not fit." in result.stderr
+    assert "Not measured: batch 4, context 2047, new tokens 1: Does not fit." in result.stderr
     sweep = json.loads(result.stdout)
     times = {(r["gpu"], r["batch"]): r.get("measured_s") for r in sweep["rows"]}
     assert times[("RTX 4090", 1)] == times[("H100 SXM", 1)] == 1.0
@@ -228,6 +228,19 @@ def test_measured_points_are_put_beside_theirs(monkeypatch: pytest.MonkeyPatch) 
     assert sweep["measured_on"] == "this CPU"
     text = run("decode", "--batch", "1..4", "--gpu", "4090", "--measure").stdout
     assert "Measured here on this CPU" in text
+    assert "The floors of RTX 4090 are another machine's" in text
+    assert "measured / floor" not in text
     page = run("decode", "--batch", "1..4", "--gpu", "4090", "--measure", "--format", "html").stdout
     assert "Squares are measured on this CPU" in page
     assert "measured: 2.00 s" in page
+
+
+def test_a_measured_time_is_compared_with_its_own_floor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        sweeping, "_step_time", lambda *_: ("NVIDIA GeForce RTX 4090", 2 * 14.1458235e6)
+    )
+    text = run("decode", "--gpu", "4090,h100", "--measure").stdout
+    assert "measured / floor" in text
+    assert re.search(r"RTX 4090 .* 2\.000×", text)
+    assert not re.search(r"H100 SXM .*×", text)
+    assert "The floors of H100 SXM are another machine's" in text

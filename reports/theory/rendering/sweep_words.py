@@ -30,11 +30,11 @@ def sweep_table(sweep: Sweep, rows: tuple[SweepRow, ...] | None = None) -> Table
     if with_roof:
         columns = ["GPU", *columns, "bound", "floor", "new tokens/s at most"]
     if measured:
-        columns += ["measured here", *(["measured / floor"] if with_roof else [])]
+        columns += ["measured here", *(["measured / floor"] if sweep.measured_gpu else [])]
     left = {0, 7} if with_roof else set()
     return Table(
         columns=tuple(columns),
-        rows=tuple(_cells(row, with_roof, measured) for row in rows or by_gpu(sweep)),
+        rows=tuple(_cells(row, sweep) for row in rows or by_gpu(sweep)),
         left=frozenset(left),
         caption="Each step at each point: compulsory bytes, and what it cannot be faster than",
     )
@@ -124,10 +124,9 @@ def sweep_markdown(sweep: Sweep) -> str:
 
 def measured_sentence(sweep: Sweep) -> str:
     """What the measured column rests on."""
-    return (
-        f"Measured here on {sweep.measured_on}: the median step of a real run at each point. A"
-        " floor is another machine's unless that is the GPU named in the row."
-    )
+    start = f"Measured here on {sweep.measured_on}: the median step of a real run at each point."
+    others = [roof.name for roof in sweep.roofs if roof.name != sweep.measured_gpu]
+    return f"{start} The floors of {', '.join(others)} are another machine's." if others else start
 
 
 def _crossing_text(crossing: Crossing) -> str:
@@ -145,7 +144,7 @@ def _crossing_text(crossing: Crossing) -> str:
     return f"{place} the step becomes compute-bound at {along}."
 
 
-def _cells(row: SweepRow, with_roof: bool, measured: bool) -> tuple[str, ...]:
+def _cells(row: SweepRow, sweep: Sweep) -> tuple[str, ...]:
     cells = [
         count_text(row.batch),
         count_text(row.context),
@@ -154,13 +153,14 @@ def _cells(row: SweepRow, with_roof: bool, measured: bool) -> tuple[str, ...]:
         bytes_text(row.compulsory_bytes),
         bytes_text(row.kv_cache_bytes),
     ]
-    if with_roof:
+    if sweep.roofs:
         floor = NONE if row.floor_ns is None else time_text(row.floor_ns)
         rate = NONE if row.tokens_per_s is None else significant_text(row.tokens_per_s, 4)
         cells = [row.gpu or NONE, *cells, row.bound, floor, rate]
-    if measured:
+    if sweep.measured_on:
         cells.append(NONE if row.measured_ns is None else time_text(row.measured_ns))
-        if with_roof:
-            both = row.measured_ns is not None and row.floor_ns is not None
-            cells.append(ratio_text((row.measured_ns or 0) / (row.floor_ns or 1)) if both else NONE)
+    if sweep.measured_gpu:
+        own = row.gpu == sweep.measured_gpu
+        known = own and row.measured_ns is not None and row.floor_ns is not None
+        cells.append(ratio_text((row.measured_ns or 0) / (row.floor_ns or 1)) if known else NONE)
     return tuple(cells)
