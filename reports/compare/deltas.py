@@ -41,7 +41,7 @@ METRIC_NAMES = {
     "floor_ns": "floor",
     "operator_floor_ns": "operator floor",
     "gap_ns": "gap",
-    "calls": "ops",
+    "calls": "op calls",
     "launches": "kernel launches",
 }
 """What a metric is called for people."""
@@ -55,6 +55,9 @@ JUDGED = (
     "launches",
 )
 """Metrics where more is worse. The others are shown and never judged."""
+
+NOT_JUDGED = "told, not judged"
+"""Why a difference has no verdict: neither more nor less of it is better by itself."""
 
 
 def count(value: float, source: str = "counted") -> Quantity:
@@ -113,6 +116,7 @@ def delta(
         )
     change = head.value - base.value
     relative = change / base.value if base.value else None
+    told = change != 0 and metric not in JUDGED
     return Delta(
         metric=metric,
         base=base,
@@ -120,6 +124,7 @@ def delta(
         change=change,
         relative=relative,
         verdict=_verdict(metric, change, relative, tolerance),
+        reason=NOT_JUDGED if told else "",
     )
 
 
@@ -134,7 +139,7 @@ def _verdict(metric: str, change: float, relative: float | None, tolerance: floa
     if change == 0:
         return Verdict.NO_CHANGE_SHOWN
     if metric not in JUDGED:
-        return Verdict.NO_CHANGE_SHOWN
+        return Verdict.CANNOT_JUDGE
     if relative is not None and abs(relative) <= tolerance:
         return Verdict.WITHIN_NOISE
     return Verdict.REGRESSED if change > 0 else Verdict.IMPROVED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rooflens.reports.compare.deltas import METRIC_NAMES, change_text
+from rooflens.reports.compare.deltas import METRIC_NAMES, NOT_JUDGED, change_text
 from rooflens.reports.compare.gate import Answer
 from rooflens.reports.compare.records import (
     Comparison,
@@ -99,7 +99,8 @@ def _totals(comparison: Comparison) -> list[list[str]]:
 
 def _delta(item: Delta, name: str = "") -> list[str]:
     arrow = f"{quantity_text(item.base)} → {quantity_text(item.head)}"
-    return [name or METRIC_NAMES[item.metric], arrow, change_text(item), MARKS[item.verdict]]
+    mark = "" if item.reason == NOT_JUDGED else MARKS[item.verdict]
+    return [name or METRIC_NAMES[item.metric], arrow, change_text(item), mark]
 
 
 def time_line(time: TimeJudgement) -> str:
