@@ -31,7 +31,9 @@ Collector = Callable[["RunPlan", Run, Path, "Progress"], Run]
 It fills in what its evidence says (timeline, kernels, totals, rows, captures, checks) and leaves
 its raw files in the folder; findings are looked for afterwards. ProfilerError when it fails.
 """
-COLLECTORS: dict[str, str] = {}
+COLLECTORS: dict[str, str] = {
+    "timeline": "rooflens.harness.collectors.timeline:collect_timeline",
+}
 """Module and function of each level's collector, as `module:function`, in order of collection."""
 _BLOCKERS = {
     "timeline": ("gpu", "torch-cuda", "nsys", "nvtx", "temporary-folder"),
@@ -81,7 +83,10 @@ def choose_evidence(
         level = by_name[name]
         reason, fix = level.reason, level.fix
         works = level.works and device == "cuda" and name in COLLECTORS
-        if level.works and device != "cuda":
+        if name == "timeline" and name in wanted and device == "cpu":
+            # Ranges of the host need no GPU: asked for by name, they are recorded.
+            works = True
+        elif level.works and device != "cuda":
             reason, fix = f"the step runs on {device}, not on the GPU", "Use --device cuda."
         elif level.works and not works:
             reason, fix = "`profile run` does not collect it", "Use profile wrap or profile import."
