@@ -87,6 +87,7 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of `profile` and `rooflens`: turns every expected failure into one line."""
+    stdout = sys.stdout
     try:
         code = cli.main(arguments, prog_name="profile", standalone_mode=False)
     except click.exceptions.Abort:
@@ -98,10 +99,13 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
         _fail("Stopped; nothing half-written was left behind.", 130)
-    except BrokenPipeError:
-        # `profile list | head`: the reader went away, which is no error of ours.
-        sys.stderr.close()
-        sys.exit(0)
+    except SystemExit as end:
+        # `profile list | head`: the reader went away, which is no error of ours. click replaces
+        # stdout and ends with 1 then, which here would say that a gate failed.
+        sys.exit(end.code if sys.stdout is stdout else 0)
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        _fail(f"{error.strerror or type(error).__name__}{where}.", 4)
     sys.exit(code if isinstance(code, int) else 0)
 
 

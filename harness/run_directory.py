@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from rooflens.errors import UsageError
 from rooflens.model import Run
 from rooflens.runfile import encode_run, new_run_directory, next_run_directory
 
@@ -49,6 +51,15 @@ def write_run(run: Run, final: Path, *, force: bool = False, captures: Sequence[
         folder.mkdir()
         for capture in captures:
             shutil.copyfile(capture, folder / capture.name)
+
+
+def refuse_unwritable(final: Path) -> None:
+    """Raise UsageError when a run directory could not be made there: said before the work."""
+    parent = next(folder for folder in (final.parent, *final.parent.parents) if folder.exists())
+    if not parent.is_dir():
+        raise UsageError(f"{final} cannot be made: {parent} is no directory.", "Use another -o.")
+    if not os.access(parent, os.W_OK):
+        raise UsageError(f"{final} cannot be made: {parent} is not writable.", "Use another -o.")
 
 
 def render_run(run: Run, format: str, directory: Path) -> str:

@@ -84,12 +84,20 @@ def command(
         return
     from rooflens.harness.plan import make_plan
     from rooflens.harness.progress import terminal_progress
-    from rooflens.harness.run_directory import default_directory, render_run, write_run
+    from rooflens.harness.run_directory import (
+        PARENT,
+        default_directory,
+        refuse_unwritable,
+        render_run,
+        write_run,
+    )
     from rooflens.harness.running import run_step
     from rooflens.runfile import refuse_existing
 
+    # Before minutes of work, not after.
+    refuse_unwritable(output or PARENT / "x")
     if output is not None:
-        refuse_existing(output, force)  # before minutes of work, not after
+        refuse_existing(output, force)
     plan = make_plan(RunOptions(command=("profile", *sys.argv[1:]), **options))
     progress = terminal_progress()
     with tempfile.TemporaryDirectory(prefix="rooflens-") as scratch:

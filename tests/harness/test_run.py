@@ -162,6 +162,14 @@ def test_an_existing_directory_is_refused_before_any_work(
     assert read_run(Path("out")).model.name == "tiny-model"
 
 
+def test_a_place_that_cannot_be_written_is_refused_before_any_work(
+    tiny: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("file").write_text("")
+    assert profile("decode", "--model", tiny, "--device", "meta", "-o", "file/x") == 2
+    assert "file is no directory" in capsys.readouterr().err
+
+
 def test_too_large_a_step_is_refused_before_allocation(
     tiny: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
