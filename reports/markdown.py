@@ -18,7 +18,7 @@ _KEEP = 59_000
 MAX_ROWS = 30
 OPEN_FINDINGS = 3
 _ACTIVE = re.compile(r"([\\`*\[\]#!|~$]|(?<!\w)_|_(?!\w))")
-_LINE_START = re.compile(r"^((?:\d+(?=[.)]))?)([-+=.)])")
+_LINE_START = re.compile(r"^(?:(\d+)(?=[.)](?:\s|$))|(?=[-+=]))")
 _LINK = re.compile(r"(?i)\b(https?|ftp|www)(?=[:.])")
 
 
@@ -30,7 +30,7 @@ def escape(text: str) -> str:
     # A zero-width word joiner keeps @name from pinging people and URLs from becoming links.
     text = text.replace("@", "@\u2060")
     text = _LINK.sub("\\1\u2060", text)
-    return _LINE_START.sub(r"\1\\\2", text)
+    return _LINE_START.sub(r"\1\\", text)
 
 
 def render_markdown(page: Page) -> str:
@@ -104,6 +104,11 @@ def _findings(page: Page) -> str:
             f"{plural(len(page.findings.unknown), 'rule')} could not look",
             [f"- {escape(rule.rule)}: {escape(rule.text)}" for rule in unknown],
         )
+    answers = [
+        f"- {escape(entry.question)}: **{escape(entry.verdict)}.** {escape(entry.answer)}"
+        for entry in page.findings.directions
+    ]
+    lines += _fold("Five things that people check by hand", answers)
     if page.findings.clear:
         names = ", ".join(escape(rule.rule) for rule in page.findings.clear[:80])
         lines += _fold(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from rooflens.model import Finding, Run
+import msgspec
+
+from rooflens.model import Finding, KernelRow, Run
+from rooflens.reports.findings.directions import directions
 from rooflens.reports.format import bytes_text, percent_text, plural, quantity_text, time_range_text
 from rooflens.reports.view.basis import Basis
 from rooflens.reports.view.cells import clean
-from rooflens.reports.view.page import Card, Findings, RuleLine
+from rooflens.reports.view.page import Card, Direction, Findings, RuleLine
 
 OPEN_CARDS = 7
 MAX_CARDS = 60
 MAX_EVIDENCE = 24
+MAX_KERNELS = 2000
 _CONFIDENCE = {"high": "High", "medium": "Medium", "low": "Low"}
 
 
@@ -33,8 +37,36 @@ def findings(basis: Basis, found: tuple[Finding, ...]) -> Findings:
         more=tuple(cards[OPEN_CARDS:]),
         clear=tuple(_line(f) for f in basis.run.findings if f.outcome == "clear"),
         unknown=tuple(_line(f) for f in basis.run.findings if f.outcome == "could_not_look"),
+        directions=_directions(basis.run),
         sentence=_sentence(basis, found),
     )
+
+
+def _directions(run: Run) -> tuple[Direction, ...]:
+    return tuple(
+        Direction(
+            question=clean(entry.direction, 200),
+            verdict=entry.verdict.capitalize(),
+            answer=clean(entry.answer, 600),
+            evidence=tuple(clean(fact, 300) for fact in entry.evidence[:MAX_EVIDENCE]),
+        )
+        for entry in directions(_with_largest_kernels(run))
+    )
+
+
+def _with_largest_kernels(run: Run) -> Run:
+    """The run with the kernels that take most time, so that rendering always ends soon.
+
+    Looking at a name that no rule knows takes milliseconds; a real step has a few hundred names.
+    """
+    if len(run.kernels) <= MAX_KERNELS:
+        return run
+
+    def weight(kernel: KernelRow) -> float:
+        return float(kernel.duration_ns.value or 0) * kernel.count
+
+    largest = sorted(run.kernels, key=weight, reverse=True)[:MAX_KERNELS]
+    return msgspec.structs.replace(run, kernels=tuple(largest))
 
 
 def _line(finding: Finding) -> RuleLine:

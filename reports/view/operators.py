@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rooflens.model import OperatorRow, Quantity
+from rooflens.model import OperatorRow, Quantity, Run
+from rooflens.reports.findings.gap import step_gap
 from rooflens.reports.format import NONE, count_text, intensity_text, ratio_text, time_text
 from rooflens.reports.view.basis import Basis, ratio, total
 from rooflens.reports.view.cells import amount, derived, missing, table, words
 from rooflens.reports.view.page import Cell, Column, Operators, Table
-from rooflens.reports.view.where import LIMITED_RATIO, amplification_sentences
 
 MAX_ROWS = 80
-WASTED_FLOPS = 1.01
+LIMITED_RATIO = 1.05
+"""From 5 % on an amplification is somebody's to fix."""
 NO_OPERATORS = (
     "This run has no operators: nothing was counted, and no kernel could be matched to one. "
     "`profile run` counts them on any machine."
@@ -47,23 +48,20 @@ def operators(basis: Basis) -> Operators:
     """Make the table of classes, the table of parts, and the sentences about both ratios."""
     if not basis.classes:
         return Operators(None, None, (), NO_OPERATORS)
-    totals = basis.run.totals
     rows = [_row(basis, row, row.op_class) for row in basis.classes[:MAX_ROWS]]
     rows.append(_total_row(basis))
     parts = [row for row in basis.parts if row.part]
     return Operators(
         table=table("operators-table", CAPTION, COLUMNS, rows),
         parts=_parts_table(basis, parts) if parts else None,
-        sentences=tuple(
-            amplification_sentences(
-                ratio(totals.requested_bytes, totals.minimum_bytes),
-                ratio(totals.moved_bytes, totals.requested_bytes),
-            )
-            + _worst(basis.classes)
-            + _flop_waste(basis)
-        ),
+        sentences=(*gap_sentences(basis.run), *_worst(basis.classes)),
         empty="",
     )
+
+
+def gap_sentences(run: Run) -> tuple[str, ...]:
+    """Who has to fix which part of the gap between the step and its ideal."""
+    return tuple(f"{part.sentence}." for part in step_gap(run).parts if part.sentence)
 
 
 def _worst(rows: Sequence[OperatorRow]) -> list[str]:
@@ -83,20 +81,6 @@ def _worst(rows: Sequence[OperatorRow]) -> list[str]:
     return [
         f"Most extra bytes are asked for in {row.op_class}: {ratio_text(times)} its minimum, "
         f"{100 * most / everything:.0f} % of all extra bytes."
-    ]
-
-
-def _flop_waste(basis: Basis) -> list[str]:
-    """Say it when more FLOPs are asked for than the model needs, e.g. above a causal diagonal."""
-    totals = basis.run.totals
-    whole = ratio(totals.requested_flops, totals.minimum_flops)
-    if whole is None or whole < WASTED_FLOPS:
-        return []
-    times = [(ratio(row.requested_flops, row.minimum_flops) or 0.0, row) for row in basis.classes]
-    most, row = max(times, key=lambda pair: pair[0])
-    return [
-        f"The program asks for {ratio_text(whole)} the FLOPs that the model needs, most in "
-        f"{row.op_class} ({ratio_text(most)})."
     ]
 
 

@@ -135,6 +135,16 @@ class RuleLine:
 
 
 @dataclass(frozen=True)
+class Direction:
+    """One of the questions that people ask by hand after a profile, with our answer."""
+
+    question: str
+    verdict: str
+    answer: str
+    evidence: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Findings:
     """What to do, biggest saving first."""
 
@@ -142,6 +152,7 @@ class Findings:
     more: tuple[Card, ...]
     clear: tuple[RuleLine, ...]
     unknown: tuple[RuleLine, ...]
+    directions: tuple[Direction, ...]
     sentence: str
 
 

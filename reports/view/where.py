@@ -10,7 +10,6 @@ from rooflens.reports.format import (
     NONE,
     bytes_text,
     percent_text,
-    ratio_text,
     source_text,
     time_text,
 )
@@ -18,8 +17,6 @@ from rooflens.reports.view.basis import GROUPS, REST, Basis, group_of, value
 from rooflens.reports.view.cells import table
 from rooflens.reports.view.page import Cell, Chart, Column, Table, Where
 
-LIMITED_RATIO = 1.05
-"""From 5 % on an amplification is worth a sentence."""
 _Pick = Callable[[OperatorRow], Quantity]
 _BYTE_BARS: tuple[tuple[str, str, _Pick], ...] = (
     ("Moved", "moved_bytes", lambda row: row.moved_bytes),
@@ -71,35 +68,6 @@ def _recorder_sentence(basis: Basis) -> str:
         f"The operators were timed one by one in a step of their own and add up to "
         f"{time_text(spent)}; the timed steps took {time_text(step)}. Take the shares, not the sum."
     )
-
-
-def amplification_sentences(software: float | None, hardware: float | None) -> list[str]:
-    """Say who has to fix extra bytes: the program or the kernels."""
-    lines = []
-    if software is not None and software >= LIMITED_RATIO:
-        lines.append(
-            f"Software amplification {ratio_text(software)}: the program asks for more than its "
-            "operators need. The model's code has to change; no faster kernel can win this back."
-        )
-    elif software is not None:
-        lines.append(
-            f"Software amplification {ratio_text(software)}: the program asks for about what its "
-            "operators need."
-        )
-    if hardware is not None and hardware >= LIMITED_RATIO:
-        lines.append(
-            f"Hardware amplification {ratio_text(hardware)}: DRAM moves more than was asked for "
-            "(re-reads, partial sectors, spills). The kernels have to change, not the model."
-        )
-    elif hardware is not None and hardware <= 1 / LIMITED_RATIO:
-        lines.append(
-            f"Hardware amplification {ratio_text(hardware)}: a cache absorbed part of the traffic."
-        )
-    elif hardware is not None:
-        lines.append(
-            f"Hardware amplification {ratio_text(hardware)}: DRAM moves what is asked for."
-        )
-    return lines
 
 
 def _first_reason(quantities: Sequence[Quantity]) -> str:

@@ -92,6 +92,11 @@ def test_no_text_starts_a_block(text: str) -> None:
     assert html.count("<") == 2
 
 
+@pytest.mark.parametrize("text", ["14.34 kB", "0.1.0", "2026-01-02", "x-y", "q_proj", "(a)"])
+def test_plain_text_is_left_alone(text: str) -> None:
+    assert escape(text) == text
+
+
 def test_a_mention_reaches_nobody_and_a_link_is_none() -> None:
     assert "@someone" not in escape("thanks @someone")
     assert "https://" not in escape("see https://example.org")

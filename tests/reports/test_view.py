@@ -131,8 +131,14 @@ def test_the_operators_say_who_has_to_fix_what() -> None:
     assert answers["attention"] == "both"
     assert answers["q_proj"] == "kernel"
     assert answers["mask"] == "both"
-    assert any("model's code has to change" in line for line in page.operators.sentences)
-    assert any("The kernels have to change" in line for line in page.operators.sentences)
+    assert any("the program (the model's code" in line for line in page.operators.sentences)
+    assert any("the kernels have to be changed" in line for line in page.operators.sentences)
+
+
+def test_the_five_hand_checks_are_answered() -> None:
+    answers = build_page(sample_runs.counted_run()).findings.directions
+    assert len(answers) == 5
+    assert all(entry.verdict in ("Yes", "No", "Could not look") for entry in answers)
 
 
 def test_classes_are_summed_once_beside_their_parts() -> None:
