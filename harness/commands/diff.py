@@ -93,7 +93,7 @@ def command(
       profile diff base head --fail-on 'op-bytes>1%,launches' --format markdown -o comment.md
       profile diff base head --fail-on never --format html -o changes.html
     """
-    from rooflens.harness.run_sets import read_runs
+    from rooflens.harness.run_sets import read_runs, without_collector
     from rooflens.reports.compare import Options, compare
     from rooflens.reports.compare.gate import evaluate, exit_code, parse_conditions
     from rooflens.reports.compare.times import TimeRules
@@ -106,8 +106,9 @@ def command(
         base_name=base.name or "base",
         head_name=head.name or "head",
     )
-    runs = read_runs([head, *more_head])
-    comparison = compare(read_runs([base, *more_base]), runs, options)
+    with without_collector():
+        runs = read_runs([head, *more_head])
+        comparison = compare(read_runs([base, *more_base]), runs, options)
     answers = evaluate(comparison, conditions)
     chosen = chosen_format(format, as_json)
     text = _rendered(comparison, answers, chosen, runs[0])

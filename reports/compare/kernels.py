@@ -178,6 +178,8 @@ def _compare(
     forbidden: Forbidden,
 ) -> KernelChange | None:
     one, other = pair.base, pair.head
+    if _unchanged(pair, options):
+        return None
     launches = delta("launches", count(one.count), count(other.count))
     moved = delta(
         "moved_bytes", _total(one.dram_bytes, one.count), _total(other.dram_bytes, other.count),
@@ -207,6 +209,19 @@ def _compare(
         launches=launches,
         moved_bytes=moved,
         time_ns=time,
+    )
+
+
+def _unchanged(pair: _Pair, options: Options) -> bool:
+    """Nothing that could make a row: asked first, because most pairs are like this."""
+    one, other = pair.base, pair.head
+    return (
+        one.name == other.name
+        and one.count == other.count
+        and one.grid == other.grid
+        and one.block == other.block
+        and one.dram_bytes == other.dram_bytes
+        and (pair.ratio is None or pair.ratio == 0 or pair.share < options.kernel_share)
     )
 
 

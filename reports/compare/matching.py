@@ -14,6 +14,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 from rooflens.model import KernelRow, Op
@@ -150,7 +151,12 @@ def _group_shapes(group: OpGroup) -> Hashable:
 
 def _path(row: KernelRow) -> tuple[str, ...]:
     """NVTX path without numbers, so that op ids and layers do not keep rows apart."""
-    return tuple(_DIGITS.sub("#", part) for part in row.nvtx)
+    return _without_digits(row.nvtx)
+
+
+@lru_cache(maxsize=65536)
+def _without_digits(path: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(_DIGITS.sub("#", part) for part in path)
 
 
 def _total_bytes(row: KernelRow) -> Hashable:
