@@ -23,7 +23,7 @@ from pathlib import Path
 LIMIT_S = 60
 LIMIT_BYTES = 6 << 30
 OVERHEAD_LIMIT_S = 5
-NOT_OURS = ("import", "Filling", "Making inputs", "Running", "Timing every op", "Probing")
+NOT_OURS = ("import", "Loading", "Filling", "Making inputs", "Running", "Timing every op", "Probing")
 """Stages whose time belongs to torch, the model or the machine."""
 
 CHILD = """

@@ -71,6 +71,7 @@ class TerminalProgress(Progress):
     def advance(self) -> None:
         if self._bar is not None and self._task is not None:
             self._bar.advance(self._task)
+            self._bar.refresh()
 
     def note(self, text: str) -> None:
         if self._bar is not None:
@@ -91,9 +92,12 @@ class TerminalProgress(Progress):
             TimeElapsedColumn(),
             console=Console(file=self.out),
             transient=True,
+            # A stage with steps is being timed: it is drawn between its steps, never during one.
+            auto_refresh=not steps,
         )
         self._task = self._bar.add_task(_described(name, expected_s), total=steps or None)
         self._bar.start()
+        self._bar.refresh()
 
     def _end(self) -> None:
         if self._bar is not None:

@@ -98,8 +98,9 @@ def command(
     refuse_unwritable(output or PARENT / "x")
     if output is not None:
         refuse_existing(output, force)
-    plan = make_plan(RunOptions(command=("profile", *sys.argv[1:]), **options))
     progress = terminal_progress()
+    with progress.stage("Looking at the machine"):  # torch, when the device is `auto`
+        plan = make_plan(RunOptions(command=("profile", *sys.argv[1:]), **options))
     with tempfile.TemporaryDirectory(prefix="rooflens-") as scratch:
         run = run_step(plan, progress, Path(scratch))
         directory = output if output is not None else default_directory(run)
