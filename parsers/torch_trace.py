@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rooflens.errors import InputError
 from rooflens.model import Launch
-from rooflens.parsers.kineto.events import Collector
+from rooflens.parsers.kineto.events import KINETO, Collector
 from rooflens.parsers.kineto.facts import read_facts
 from rooflens.parsers.kineto.stream import open_trace
 from rooflens.parsers.timeline.trace import Trace
@@ -43,7 +43,7 @@ def read_trace(path: Path) -> Trace:
             if number % _SIZE_CHECK_EVERY == 0:
                 collector.check_size(str(path))
         extra = stream.extra
-    if not collector.categories:
+    if not KINETO & collector.categories.keys():
         raise InputError(
             f"{path} has no event that torch's profiler writes.",
             "Give the file that torch.profiler's export_chrome_trace wrote.",

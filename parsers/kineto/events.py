@@ -29,6 +29,8 @@ CALLS = frozenset(
     {"cuda_runtime", "cuda_driver", "hip_runtime", "hip_driver", "runtime", "xpu_runtime"}
 )
 RANGES = {"user_annotation": "", "cpu_op": "cpu_op"}
+KINETO = {*DEVICE, *CALLS, *RANGES, "python_function", "cuda_profiler_range", "trace"}
+"""A file without one event of these is a Chrome trace of some other program."""
 MODULE_PREFIX = "nn.Module: "
 """Of the Python functions only module calls are kept; the rest are paths of somebody's machine."""
 MAX_NAME = 8192

@@ -73,6 +73,17 @@ class Export:
         ).reshape(-1, len(columns))
         return [np.ascontiguousarray(flat[:, i]) for i in range(len(columns))]
 
+    def texts(self, table: str, column: str, where: str) -> tuple[Int, list[str]]:
+        """A text column as an index per row (NONE for NULL) into its distinct texts."""
+        known: dict[bytes | None, int] = {None: NONE}
+        sql = f"SELECT CAST(substr({_quoted(column)}, 1, {MAX_NAME}) AS BLOB) FROM {_quoted(table)}"
+        index = np.fromiter(
+            (known.setdefault(text, len(known) - 1)
+             for (text,) in self._connection.execute(f"{sql} {where}")),
+            dtype=np.int64,
+        )  # fmt: skip
+        return index, [_text(text) for text in known if text is not None]
+
     def rows(self, sql: str, parameters: Sequence[object] = ()) -> Iterator[tuple[object, ...]]:
         """Run a query of our own (small results only)."""
         yield from self._connection.execute(sql, tuple(parameters))

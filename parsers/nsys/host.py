@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from rooflens.parsers.nsys.export import MAX_NAME, Export
+from rooflens.parsers.nsys.export import Export
 from rooflens.parsers.timeline.trace import (
     NONE,
     PUSH_POP,
@@ -115,17 +115,12 @@ def _range_names(export: Export, table: str, kinds: str, text_id: Int, names: Na
     result = by_id[inverse] if ids.size else text_id
     if "text" not in export.columns(table):
         return np.where(result == NONE, names.add("range without a name"), result)
-    sql = (
-        f'SELECT substr(CAST("text" AS TEXT), 1, {MAX_NAME}) FROM "{table}" '
-        f"WHERE eventType IN ({kinds}) AND start IS NOT NULL ORDER BY rowid"
-    )
-    unnamed = names.add("range without a name")
-    plain = np.fromiter(
-        (NONE if row[0] is None else names.add(str(row[0])) for row in export.rows(sql)),
-        dtype=np.int64,
-    )
-    result = np.where(plain == NONE, result, plain)
-    return np.where(result == NONE, unnamed, result)
+    where = f"WHERE eventType IN ({kinds}) AND start IS NOT NULL ORDER BY rowid"
+    index, plain = export.texts(table, "text", where)
+    number = np.array([names.add(text) for text in plain], dtype=np.int64)
+    if number.size:
+        result = np.where(index == NONE, result, number[np.maximum(index, 0)])
+    return np.where(result == NONE, names.add("range without a name"), result)
 
 
 def _domains(export: Export, table: str, trace: Trace, domain: Int, thread: Int) -> Int:
