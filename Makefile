@@ -37,3 +37,6 @@ $(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+defects: $(VENV)/.test
+	$(BIN)/python tests/defects/matrix.py

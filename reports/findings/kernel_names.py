@@ -1,8 +1,8 @@
 """What kernel names give away to rules: kinds of kernels, matched on mangled and plain names.
 
 Names are second to operators: a rule uses them only where no op was recorded, or where the kernel's
-choice is the defect. The patterns follow names seen in public traces; a vendor's word alone
-("flashinfer", "cutlass", "triton") is never enough.
+choice is the defect. The dictionary of names is parsers/kernel_names.toml; here are only the kinds
+that rules ask for, and facts that need more than a family.
 """
 
 from __future__ import annotations
@@ -12,39 +12,20 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from rooflens.model import KernelRow
+from rooflens.parsers.kernels import UNKNOWN, classify_name
 
-_KINDS: dict[str, str] = {
-    "communication": r"nccl|cross_device_reduce|all_?reduce|all_?gather|reduce_?scatter_kernel|"
-    r"one_shot|two_shot",
-    "memcpy": r"memcpy|^memset|\[CUDA mem",
-    "sampler": r"sampling::|TopKTopP|TopPSampl|TopKMask|RadixSort|radixSort|gatherTopK|ArgMaxOps|"
-    r"fill_reverse_indices|distribution_elementwise|multinomial|bitonicSort",
-    "moe": r"fused_moe|moe_gemm|moe_align|topkGating|moe::|moeTopK|MoeRouting",
-    "lora": r"(^|_|\W)(bgmv|sgmv)|lora_(shrink|expand)",
-    "quantise": r"per_token(_group)?_quant|scaled_fp8_quant|quantize_q8|dynamic_scaled_int8|"
-    r"kQuantizeBlockwise|scaled_int8_quant|cvt_fp\w+_to_fp4|pack_fp32_into_ue8m0",
-    "dequantise": r"dequantize_weights|kDequantizeBlockwise|dequant(ize)?_(weight|kernel|block)|"
-    r"dequantize_block",
-    "combine": r"splitkv_combine|FwdCombine|MergeStates|combine_results|reduce_segments|"
-    r"paged_attention_v2_reduce",
-    "attention": r"flash_fwd|FlashAttnFwd|FlashAttentionForward|fmha|BatchDecode|BatchPrefill|"
-    r"BatchMLAPaged|SinglePrefill|SingleDecode|paged_attention|sdpa|"
-    r"masked_multihead_attention|kernel_mha|unified_attention|_fwd_grouped_kernel|"
-    r"_fwd_kernel_stage1|flash_attn|paged_mqa",
-    "linear attention": r"gated_delta_rule|solve_tril|causal_conv1d|mamba|selective_scan",
-    "product": r"gemm|gemv|nvjet|cublas|cutlass\w*_(tensorop|simt|wmma)|Marlin|mul_mat|"
-    r"(^|_|\W)bmm_|matmul|LLGemm|GemmUniversal|wgrad|dgrad",
-    "norm piece": r"MeanOps|rsqrt_kernel",
-    "rope piece": r"neg_kernel",
-    "copy": r"direct_copy_kernel|CatArrayBatchedCopy|copy_kernel|ucopy_|batch_memcpy",
+_LORA = re.compile(r"(^|_|\W)(bgmv|sgmv)|lora_(shrink|expand)")
+_KINDS = {
+    "comm": "communication", "memcpy": "memcpy", "sampling": "sampler", "sort": "sampler",
+    "rng": "sampler", "quant": "quantise", "dequant": "dequantise", "attn_combine": "combine",
+    "attn_prefill": "attention", "attn_decode": "attention", "gemm": "product", "gemv": "product",
+    "qgemm": "product", "copy": "copy", "cat": "copy",
 }  # fmt: skip
-_COMPILED = {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in _KINDS.items()}
+"""Families of the kernel dictionary -> kinds that rules ask for; other families keep their name."""
 
-_FP32_PRODUCT = re.compile(
-    r"sgemm|cutlass_\d+_simt_s|s1688gemm_fp32|gemmSN|simt_sgemm|s1688gemm_f32", re.IGNORECASE
-)
-_MISALIGNED = re.compile(r"align1(\D|$)|wmma_tensorop|simt_(h|bf16)gemm", re.IGNORECASE)
+_FALLBACK = re.compile(r"wmma_tensorop|simt_(h|bf16)gemm", re.IGNORECASE)
 _EFFICIENT = re.compile(r"fmha_cutlassF|PyTorchMemEffAttention", re.IGNORECASE)
+_NORM_PIECE = re.compile(r"MeanOps|rsqrt_kernel|pow_tensor_scalar")
 _LOW_PRECISION = re.compile(
     r"e4m3|e5m2|fp8|_i8|int8|s8gemm|imma|qqtst|nvfp4|e2m1|fp4", re.IGNORECASE
 )
@@ -54,11 +35,11 @@ _TEMPLATE = re.compile(r"<[^<>]*>|\(anonymous namespace\)|\d+")
 
 @lru_cache(maxsize=65536)
 def kind_of(name: str) -> str:
-    """The kind of a kernel by its full name, or `unknown`. The order of the kinds decides."""
-    for kind, pattern in _COMPILED.items():
-        if pattern.search(name):
-            return kind
-    return "unknown"
+    """The kind of a kernel by its full name, or `unknown`."""
+    family = classify_name(name).family
+    if family == UNKNOWN and _LORA.search(name):
+        return "lora"
+    return _KINDS.get(family, family)
 
 
 @lru_cache(maxsize=65536)
@@ -79,18 +60,21 @@ def _matching(kernels: Sequence[KernelRow], pattern: re.Pattern[str]) -> list[in
     return [row for row, kernel in enumerate(kernels) if pattern.search(kernel.name)]
 
 
+def _flagged(kernels: Sequence[KernelRow], flag: str) -> list[int]:
+    return [
+        row for row in rows_of(kernels, "product") if flag in classify_name(kernels[row].name).flag
+    ]
+
+
 def fp32_products(kernels: Sequence[KernelRow]) -> list[int]:
     """Products in fp32 without tensor cores."""
-    return [
-        row for row in _matching(kernels, _FP32_PRODUCT) if kind_of(kernels[row].name) == "product"
-    ]
+    return _flagged(kernels, "fp32")
 
 
 def misaligned_products(kernels: Sequence[KernelRow]) -> list[int]:
-    """16-bit products on kernels for unaligned shapes or on the WMMA family."""
-    return [
-        row for row in _matching(kernels, _MISALIGNED) if kind_of(kernels[row].name) == "product"
-    ]
+    """16-bit products on kernels for unaligned shapes or on the WMMA and SIMT families."""
+    rows = [row for row in rows_of(kernels, "product") if _FALLBACK.search(kernels[row].name)]
+    return sorted({*rows, *_flagged(kernels, "misaligned")} - {*fp32_products(kernels)})
 
 
 def low_precision_products(kernels: Sequence[KernelRow]) -> list[int]:
@@ -112,14 +96,14 @@ def small_copies_to_host(kernels: Sequence[KernelRow]) -> list[int]:
 
 def norm_fragments(kernels: Sequence[KernelRow]) -> list[int]:
     """Mean and rsqrt kernels, when both are there."""
-    rows = rows_of(kernels, "norm piece")
+    rows = [row for row in rows_of(kernels, "norm") if _NORM_PIECE.search(kernels[row].name)]
     text = " ".join(kernels[row].name for row in rows)
     return rows if "MeanOps" in text and "rsqrt" in text else []
 
 
 def rope_fragments(kernels: Sequence[KernelRow]) -> list[int]:
     """neg kernels of rotate_half."""
-    return rows_of(kernels, "rope piece")
+    return [row for row in rows_of(kernels, "rope") if "neg_kernel" in kernels[row].name]
 
 
 def copy_kernels(kernels: Sequence[KernelRow]) -> list[int]:

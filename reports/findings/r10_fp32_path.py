@@ -28,7 +28,7 @@ def detect(evidence: Evidence) -> Answer:
         total = total_bytes(products)
         share = percent_text(total / evidence.step_bytes)
         return Claim(
-            title=f"{plural(len(products), 'product')} run with fp32 weights: twice the bytes",
+            title=f"{plural(len(products), 'product')} with fp32 weights: twice the bytes of bf16",
             saved={op.index: (op.bytes_in + op.bytes_out) // 2 for op in products},
             confidence="medium",
             confidence_reason="the weights' dtype is recorded; whether the checkpoint is meant to "
@@ -45,7 +45,7 @@ def detect(evidence: Evidence) -> Answer:
     names = ", ".join(dict.fromkeys(evidence.kernels[row].short_name for row in rows))
     moved = {row: amount / 2 for row, amount in evidence.moved_of(rows).items()}
     return Claim(
-        title=f"{plural(len(rows), 'kernel')} multiply matrices in fp32 without tensor cores",
+        title=f"{plural(len(rows), 'kernel')} for fp32 products, without tensor cores",
         kernel_bytes=moved,
         no_bytes="the kernels' bytes were not measured",
         confidence="medium",

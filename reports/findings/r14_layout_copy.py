@@ -41,7 +41,7 @@ def detect(evidence: Evidence) -> Answer:
     places = Counter(op.op_class for op in copies)
     where = ", ".join(f"{count} in {name}" for name, count in places.most_common(3))
     return Claim(
-        title=f"{plural(len(copies), 'tensor')} are copied only to change their layout",
+        title=f"{plural(len(copies), 'copy', 'copies')} that only change a tensor's layout",
         saved={op.index: op.bytes_in + op.bytes_out for op in copies},
         confidence="medium",
         confidence_reason="the copies are recorded; whether each reader could take strides needs a "

@@ -17,7 +17,7 @@ from rooflens.reports.findings.thresholds import (
 from rooflens.reports.format import bytes_text, percent_text, plural
 
 
-def _is_thin(kernel: KernelRow, evidence: Evidence) -> bool:
+def is_thin(kernel: KernelRow, evidence: Evidence) -> bool:
     """Few rows: by name for gemv, else by FLOPs per byte; unknown products are not thin."""
     if "gemv" in kernel.name.lower():
         return True
@@ -33,7 +33,7 @@ def detect(evidence: Evidence) -> Answer:
     shares = {
         row: share
         for row in rows
-        if _is_thin(evidence.kernels[row], evidence)
+        if is_thin(evidence.kernels[row], evidence)
         and (share := bandwidth_share(evidence.kernels[row], evidence.roof)) is not None
     }
     if not shares:
@@ -64,7 +64,7 @@ def detect(evidence: Evidence) -> Answer:
         )
     return Claim(
         title=(
-            f"{plural(len(slow), 'thin product')} run below "
+            f"{plural(len(slow), 'thin product')} below "
             f"{percent_text(THIN_BANDWIDTH_LOW.value)} of the DRAM roof"
         ),
         kernel_ns=lost,

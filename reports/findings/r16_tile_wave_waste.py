@@ -7,6 +7,7 @@ from math import ceil
 from rooflens.reports.findings.evidence import Evidence
 from rooflens.reports.findings.kernel_names import rows_of
 from rooflens.reports.findings.kernel_numbers import bandwidth_share, blocks, flop_share, waves
+from rooflens.reports.findings.r15_thin_gemm_low_bw import is_thin
 from rooflens.reports.findings.rule import Answer, CannotLook, Claim, Rule
 from rooflens.reports.findings.thresholds import WAVE_SHARE_MAX, WAVE_TAIL_WASTE_MIN
 from rooflens.reports.format import count_text, percent_text, plural
@@ -24,6 +25,8 @@ def detect(evidence: Evidence) -> Answer:
         if filled is None or compute is None or memory is None:
             continue
         judged += 1
+        if is_thin(kernel, evidence):
+            continue
         wasted = 1 - filled / ceil(filled) if filled > 1 else 0.0
         if wasted < WAVE_TAIL_WASTE_MIN.value or max(compute, memory) > WAVE_SHARE_MAX.value:
             continue
@@ -37,7 +40,7 @@ def detect(evidence: Evidence) -> Answer:
     if not lost:
         return None
     return Claim(
-        title=f"{plural(len(lost), 'product')} lose their last wave: a few blocks run alone",
+        title=f"{plural(len(lost), 'product')} whose last wave is nearly empty",
         kernel_ns=lost,
         no_bytes="the loss is idle multiprocessors, not bytes",
         confidence="medium",

@@ -35,7 +35,7 @@ def detect(evidence: Evidence) -> Answer:
         lines.append(f"{kernel.count} × {kernel.name[:90]}{reached}")
     measured = all(flop_share(evidence.kernels[row], evidence.roof) is not None for row in rows)
     return Claim(
-        title=f"{plural(len(rows), 'product')} run on kernels for unaligned or tiny tiles",
+        title=f"{plural(len(rows), 'product')} on kernels for unaligned shapes or tiny tiles",
         kernel_ns={row: (0.0, evidence.time_of([row])) for row in rows if evidence.time_of([row])},
         no_bytes="the loss is a slow kernel, not bytes",
         confidence="high" if unaligned else "medium" if measured else "low",

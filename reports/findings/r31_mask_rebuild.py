@@ -28,7 +28,8 @@ def _builds(evidence: Evidence, op: Op, made: set[int], pairs: int) -> bool:
     ):
         return False
     return all(
-        tensor.id in made or numel(tensor) <= 1 or not is_float(tensor) for tensor in op.inputs
+        tensor.id in made or numel(tensor) <= 1 or not (is_float(tensor) or tensor.role == "weight")
+        for tensor in op.inputs
     )
 
 

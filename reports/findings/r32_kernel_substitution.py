@@ -6,7 +6,7 @@ from rooflens.reports.findings.evidence import Evidence
 from rooflens.reports.findings.kernel_names import kind_of, plain_name
 from rooflens.reports.findings.rule import Answer, CannotLook, Claim, Rule
 from rooflens.reports.findings.thresholds import SLOWER_MIN
-from rooflens.reports.format import delta_text
+from rooflens.reports.format import delta_text, plural
 
 Key = tuple[str, str]
 
@@ -50,7 +50,7 @@ def detect(evidence: Evidence) -> Answer:
     if not changed:
         return None
     return Claim(
-        title=f"{len(lines)} kinds of kernels were replaced since the baseline",
+        title=f"Other kernels than in the baseline: {plural(len(lines), 'kind')}",
         kernel_ns=lost,
         no_bytes="another kernel for the same work: time, not requested bytes",
         confidence="high",

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tests.defects import attention_cases, operator_cases
+from tests.defects import attention_cases, kernel_cases, operator_cases
 from tests.defects.case import Case
 
-CASES: tuple[Case, ...] = (*attention_cases.CASES, *operator_cases.CASES)
+CASES: tuple[Case, ...] = (
+    *attention_cases.CASES,
+    *operator_cases.CASES,
+    *kernel_cases.CASES,
+)

@@ -9,6 +9,7 @@ from rooflens.reports.findings.catalogue import RULES
 from rooflens.reports.findings.engine import find, find_differences
 from rooflens.reports.findings.rule import Rule
 from tests.defects.case import Case
+from tests.defects.matrix import ALWAYS, CONSEQUENCES, DOCUMENT, document, outcomes
 from tests.defects.suite import CASES
 
 BY_NUMBER = {rule.number: rule for rule in RULES}
@@ -44,3 +45,16 @@ def test_every_rule_has_two_cases_of_each_kind(rule: Rule) -> None:
     mine = [case for case in CASES if case.rule == rule.number]
     assert sum(case.planted for case in mine) >= 2
     assert sum(not case.planted for case in mine) >= 2
+
+
+def test_no_rule_speaks_where_it_should_be_silent() -> None:
+    own, beside = outcomes()
+    for rule, counts in own.items():
+        assert counts["planted found"] == counts["planted"], rule
+        assert counts["healthy found"] == 0, rule
+    for rule, found in beside.items():
+        assert found.keys() <= ALWAYS | CONSEQUENCES.get(rule, set()), rule
+
+
+def test_the_document_holds_the_matrix_of_todays_rules() -> None:
+    assert DOCUMENT.read_text("utf-8") == document(), "python tests/defects/matrix.py --write"
