@@ -65,12 +65,10 @@ def execute(
         with progress.stage("Timing every op in one more step", step_s):
             step.reset()
             recorded = record(step.run, loaded.model, cache=step.cache, timed=True)
-    return Execution(
-        wall_ns=wall,
-        recorded=recorded,
-        weights=loaded.weights,
-        held_bytes=loaded.held_bytes,
-    )
+    weights, held_bytes = loaded.weights, loaded.held_bytes
+    del loaded, step
+    _give_memory_back(spec.device)
+    return Execution(wall_ns=wall, recorded=recorded, weights=weights, held_bytes=held_bytes)
 
 
 def join_times(
@@ -131,6 +129,13 @@ def _timed_steps(
         if collecting:
             gc.enable()
     return tuple(wall)
+
+
+def _give_memory_back(device: str) -> None:
+    """Free the model now: a capture of the same step in another process needs the room."""
+    gc.collect()
+    if device == "cuda":
+        torch.cuda.empty_cache()
 
 
 def _nothing_to_wait_for() -> None:
