@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "metrics",
         "Counters that exist on a GPU, how many passes they take, the ncu command.",
     ),
+    "wrap": ("wrap", "Run CMD under nsys or ncu, then import what was recorded."),
     "theory": ("theory", "What a step must move and compute, from its config alone."),
     "explain": ("explain", "What a finding's rule looks for, why it matters, and how to fix it."),
     "doctor": ("doctor", "What works on this machine, and the one-line fix for what does not."),

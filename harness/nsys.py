@@ -77,9 +77,11 @@ def capture(
     *,
     timeout_s: float,
     environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
     on_line: Callable[[str], None] | None = None,
 ) -> Finished:
-    """Record `target` into `report` (a .nsys-rep), in `environment` (default: this process's).
+    """Record `target` into `report` (a .nsys-rep), in `environment` (default: this process's)
+    and `folder` (default: the report's).
 
     Raises ProfilerError with the fix when nsys fails, hangs, or leaves no report.
     """
@@ -87,7 +89,7 @@ def capture(
     done = run_program(
         arguments,
         timeout_s=timeout_s,
-        folder=report.parent,
+        folder=folder or report.parent,
         environment=_private(environment, report.parent),
         on_line=on_line,
     )
