@@ -195,7 +195,7 @@ def _check_limit(budget: Budget, name: str, run: Run, missing: Sequence[str]) ->
     tolerance = budget.tolerances["moved_bytes_tolerance"] if name.startswith("moved") else 0.0
     if value.value > limit * (1 + tolerance):
         allowed = _like(value, limit)
-        over = f", {percent_text(value.value / limit - 1)} more" if limit else ""
+        over = f", {percent_text((value.value - limit) / limit)} more" if limit else ""
         return Answer(
             condition=condition,
             outcome="failed",
