@@ -219,9 +219,11 @@ CASES: tuple[Case, ...] = (
     planted("R05", "7B, 2048 of 8192", big_static, 28 * (8192 - 2048) * (2 * 4 * 128 * 2 + 2)),
     healthy("R05", "tiny, 49 of 49", lambda: tiny_static(49)),
     healthy("R05", "tiny decode, DynamicCache", tiny_decode),
-    # The caller's bool mask, read by attention in each layer.
-    planted("R22", "7B padded prefill, 4-D mask", big_padded_prefill, 28 * 2 * 1024**2),
-    # On the CPU each layer converts it first: where reads 1 and writes 2 bytes, attention reads 2;
+    # The caller's bool mask; each layer converts it (where reads 1 and writes 2 bytes) and reads 2.
+    planted(
+        "R22", "7B padded prefill, 4-D mask", big_padded_prefill, 28 * 2 * 1024**2 * (1 + 2 + 2)
+    ),
+    # The same in each layer of the tiny model,
     # and the mask is built from positions once: le, and, index, and.
     planted(
         "R22",

@@ -19,9 +19,9 @@ INTRODUCTION = """# Planted defects
 
 `make defects` plants every defect of the catalogue in a real step (a two-layer Qwen2 on the CPU,
 the full Qwen2.5-7B on meta, a Mixture-of-Experts layer, `generate()`) or in a table of real kernel
-names, and asks all rules. Each rule has at least two planted cases and two healthy ones that look alike;
-each planted case has its saving counted by hand in `tests/defects/`, and the rule must be within
-10 % of it.
+names, and asks all rules. Each rule has at least two planted cases and two healthy ones that look
+alike; each planted case has its saving counted by hand in `tests/defects/`, and the rule must be
+within 10 % of it.
 
 | rule | planted | found | healthy | found there |
 |---|--:|--:|--:|--:|
@@ -89,8 +89,8 @@ def document() -> str:
         "A planted run is a whole step of transformers' own model, so its other true facts are "
         "found as well: unfused norms, rotary embedding and activation (R11, R12, R13), separate "
         "projections (R18), and the cache that `DynamicCache` copies (R04).\n\n"
-        "What each planted defect may bring with it is listed in `tests/defects/matrix.py`; anything "
-        "else fails the suite.\n\n"
+        "What each planted defect may bring with it is listed in `tests/defects/matrix.py`; "
+        "anything else fails the suite.\n\n"
         f"| planted | also found (cases) |\n|---|---|\n{listed}\n"
         "## Clean baselines\n\n"
         "A hand-written fused decode (custom operators for norm, rotary embedding and activation, "
