@@ -93,7 +93,7 @@ def _plan(workload: str, lists: dict[str, Any]) -> SweepPlan:
         workload=workload,
         logits="all" if workload == "verify" else "last",
         dtype=lists["dtype"] or architecture.dtype,
-        weights_dtype=lists["weights_dtype"],
+        weights_dtype=lists["weights_dtype"] or architecture.weights_dtype,
         kv_dtype=lists["kv_dtype"],
         tp=lists["tp"],
     )

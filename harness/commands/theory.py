@@ -59,6 +59,12 @@ contexts_option = click.option(
     metavar="N,N,...",
     help="Cached tokens per sequence when they differ; replaces --batch and --context.",
 )
+queries_option = click.option(
+    "--queries",
+    callback=_counts,
+    metavar="N,N,...",
+    help="New tokens per sequence when they differ: a prefill chunk among decodes.",
+)
 accumulate_option = word_option(
     "--accumulate",
     ("float32", "float16"),
@@ -89,8 +95,8 @@ def _options(*options: Decorator[Any]) -> Decorator[Any]:
 
 
 _step_options = _options(
-    model_option, gpu_option, dtype_option, weights_option, kv_option, tp_option, contexts_option,
-    unfused_option, absorbed_option, sampling_option, accumulate_option,
+    model_option, gpu_option, dtype_option, weights_option, kv_option, tp_option,
+    contexts_option, queries_option, unfused_option, absorbed_option, sampling_option, accumulate_option,
     format_options(*FORMATS), file_option,
 )  # fmt: skip
 _bare_options = _options(
@@ -212,10 +218,11 @@ def _step(
         query_tokens=query_tokens,
         logits=options["logits"],
         dtype=options["dtype"] or architecture.dtype,
-        weights_dtype=options["weights_dtype"],
+        weights_dtype=options["weights_dtype"] or architecture.weights_dtype,
         kv_dtype=options["kv_dtype"],
         tp=options["tp"],
         contexts=options["contexts"],
+        queries=options["queries"],
         fused=not options["unfused"],
         absorbed=options["absorbed"],
         sampling=options["sampling"],

@@ -231,6 +231,11 @@ def _notes(theory: StepTheory) -> tuple[str, ...]:
             if absorbed
             else "MLA not absorbed: latents are expanded to keys and values of all heads."
         )
+    if model.quantised_by and shape.weights_dtype is None:
+        notes.append(
+            f"The configuration says that weights are quantised ({model.quantised_by}), in a format"
+            f" not known here: they are counted as {shape.dtype}. Give --weights-dtype."
+        )
     if shape.weights_dtype is not None:
         notes.append(
             "Only the layers' projections are in the weights' format; embedding, lm_head, norms,"

@@ -54,7 +54,11 @@ class Architecture(Record, frozen=True, kw_only=True):
     name: str
     family: str
     dtype: str = "bfloat16"
-    """The dtype the publisher stores the weights in."""
+    """The dtype the publisher stores unquantised weights in."""
+    weights_dtype: str | None = None
+    """Format of the layers' projections, when the configuration says that they are quantised."""
+    quantised_by: str = ""
+    """The quantisation method of a configuration whose format theory does not know."""
     vocab: int
     hidden: int
     query_heads: int

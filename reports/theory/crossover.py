@@ -15,9 +15,10 @@ from __future__ import annotations
 import math
 
 from rooflens.model import Roof
-from rooflens.reports.theory.architecture import Architecture
+from rooflens.reports.theory.architecture import Architecture, Experts
 from rooflens.reports.theory.floor import printed_ridge
 from rooflens.reports.theory.formats import Format, activation_format, number_format
+from rooflens.reports.theory.layers import expected_distinct_experts
 from rooflens.reports.theory.step import StepShape, StepTheory, step_theory
 
 FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
@@ -52,12 +53,44 @@ def step_crossovers(
     for fused, parts in FUSED.items():
         if all(part in found for part in parts):
             found[fused] = (found[parts[0]][0], sum(found[part][1] for part in parts))
-    return {
+    tokens = {
         name: crossover_tokens(
             k, n, ridge, activation=activation, weight=activation if name == "lm_head" else weight
         )
         for name, (k, n) in found.items()
     }
+    model = theory.architecture
+    if model.experts is not None:
+        sizes = model.hidden, model.experts.intermediate // theory.shape.tp
+        tokens["experts (up_proj)"] = expert_crossover_tokens(
+            model.experts, *sizes, ridge, activation=activation, weight=weight
+        )
+    return tokens
+
+
+def expert_crossover_tokens(
+    experts: Experts, k: int, n: int, ridge: float, *, activation: Format, weight: Format
+) -> float | None:
+    """Tokens of a step at which the routed experts' up product reaches the ridge; None: never.
+
+    2 T a K N FLOP (a active experts per token) over hit(T) w + b T (K + a N) bytes, with the
+    expected number of experts hit. It grows with T, so the crossing is found by halving.
+    """
+    element_bytes = activation.bits / 8
+    expert_bytes = weight.matrix_bytes(k, n)
+
+    def intensity(tokens: float) -> float:
+        hit = expected_distinct_experts(experts.count, experts.active, tokens)
+        moved = hit * expert_bytes + element_bytes * tokens * (k + experts.active * n)
+        return 2 * tokens * experts.active * k * n / moved
+
+    low, high = 0.0, 2.0**40
+    if intensity(high) <= ridge:
+        return None
+    while high - low > 1e-6 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if intensity(middle) >= ridge else (middle, high)
+    return high
 
 
 def projection_crossovers(

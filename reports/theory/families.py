@@ -64,11 +64,14 @@ def _dense(config: Config, name: str, **traits: Any) -> Architecture:
         raise InputError(
             f"{name}: num_attention_heads {heads} is no multiple of num_key_value_heads {kv_heads}."
         )
+    weights_dtype, quantised_by = stored_format(config)
     traits.setdefault("kinds", (LayerKind(count=_size(config, "num_hidden_layers")),))
     return Architecture(
         name=name,
         family=str(config["model_type"]),
         dtype=str(config.get("dtype") or config.get("torch_dtype") or "bfloat16"),
+        weights_dtype=weights_dtype,
+        quantised_by=quantised_by,
         vocab=_size(config, "vocab_size"),
         hidden=hidden,
         query_heads=heads,
@@ -78,6 +81,26 @@ def _dense(config: Config, name: str, **traits: Any) -> Architecture:
         tied=bool(config.get("tie_word_embeddings", False)),
         **traits,
     )
+
+
+def stored_format(config: Config) -> tuple[str | None, str]:
+    """(format name, "") from `quantization_config`; (None, method) when it is an unknown one.
+
+    AWQ, GPTQ and FP8 checkpoints say how their projections are stored; without this their weights
+    would be counted two to four times too large.
+    """
+    stored = config.get("quantization_config")
+    if not isinstance(stored, Mapping):
+        return None, ""
+    method, bits = str(stored.get("quant_method", "unknown")), stored.get("bits", 4)
+    group = stored.get("group_size", 128)
+    if method == "fp8":
+        return ("fp8-block" if stored.get("weight_block_size") == [128, 128] else "fp8"), ""
+    if method == "awq" and (bits, group) == (4, 128):
+        return "awq", ""
+    if method == "gptq" and bits == 4 and isinstance(group, int) and group > 0:
+        return f"int4-g{group}", ""
+    return None, method
 
 
 def _read_llama(config: Config, name: str) -> Architecture:

@@ -262,13 +262,13 @@ def _experts_block(
         yield replace(gate, matrix=None)
 
 
-def expected_distinct_experts(count: int, active: int, tokens: int) -> float:
+def expected_distinct_experts(count: int, active: int, tokens: float) -> float:
     """Experts that at least one of `tokens` tokens is routed to, on average.
 
     With even, independent routing a token misses a given expert with probability 1 - active/count,
     so count * (1 - (1 - active/count)^tokens) are hit; one token hits exactly `active`.
     """
-    return count * (1.0 - (1.0 - active / count) ** tokens)
+    return count * (1.0 - float((1.0 - active / count) ** tokens))
 
 
 def _routed_operators(

@@ -161,6 +161,28 @@ def test_unequal_contexts() -> None:
     assert answer["context"] == [1024, 8192, 513]
 
 
+def test_a_chunk_among_decodes() -> None:
+    answer = data("decode", "--contexts", "512,1k,1k", "--queries", "512,1,1")
+    assert (answer["context"], answer["query_tokens"]) == ([512, 1024, 1024], [512, 1, 1])
+    attention = next(o for o in answer["operators"] if o["name"] == "attention")
+    pairs = 512 * 512 + 512 * 513 // 2 + 2 * 1025
+    assert attention["flops"] == 4 * 28 * 128 * pairs
+
+
+@pytest.mark.parametrize(("method", "format"), [("awq", "awq"), ("hqq", "bfloat16")])
+def test_a_quantised_checkpoint(tmp_path: Path, method: str, format: str) -> None:
+    config = {
+        "model_type": "llama", "vocab_size": 100, "hidden_size": 64, "num_hidden_layers": 3,
+        "num_attention_heads": 4, "intermediate_size": 96,
+        "quantization_config": {"quant_method": method, "bits": 4, "group_size": 128},
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    answer = data("decode", "--model", str(tmp_path))
+    assert answer.get("weights_dtype", answer["dtype"]) == format
+    text = run("decode", "--model", str(tmp_path)).output
+    assert ("in a format not known here" in text) == (method == "hqq")
+
+
 def test_a_config_by_path_is_called_by_its_folder(tmp_path: Path) -> None:
     folder = tmp_path / "my-model"
     folder.mkdir()

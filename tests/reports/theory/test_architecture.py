@@ -108,6 +108,23 @@ def test_layers_with_and_without_window_and_experts() -> None:
     assert listed.kinds == (LayerKind(count=1, window=8), LayerKind(count=2))
 
 
+@pytest.mark.parametrize(
+    ("stored", "wanted"),
+    [
+        ({"quant_method": "awq", "bits": 4, "group_size": 128}, ("awq", "")),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 64}, ("int4-g64", "")),
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, ("fp8-block", "")),
+        ({"quant_method": "fp8"}, ("fp8", "")),
+        ({"quant_method": "gptq", "bits": 3, "group_size": 128}, (None, "gptq")),
+        ({"quant_method": "bitsandbytes"}, (None, "bitsandbytes")),
+        (None, (None, "")),
+    ],
+)
+def test_quantised_checkpoints(stored: Any, wanted: tuple[str | None, str]) -> None:
+    model = read(quantization_config=stored)
+    assert (model.weights_dtype, model.quantised_by) == wanted
+
+
 def test_missing_fields_are_named_all_at_once() -> None:
     config = {k: v for k, v in TINY.items() if k not in ("hidden_size", "intermediate_size")}
     with pytest.raises(InputError, match='lacks "hidden_size", "intermediate_size"'):

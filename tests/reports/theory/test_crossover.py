@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import pytest
 
+from rooflens.architectures import load_config
+from rooflens.reports.theory.architecture import Architecture, Experts
 from rooflens.reports.theory.crossover import (
     attention_crossover_prompt,
     attention_crossover_queries,
     crossover_tokens,
+    expert_crossover_tokens,
     step_crossovers,
 )
 from rooflens.reports.theory.floor import printed_ridge
 from rooflens.reports.theory.formats import Format, activation_format, number_format
 from rooflens.reports.theory.gpus import gpu, gpu_names
 from rooflens.reports.theory.operators import gemm
-from rooflens.reports.theory.step import StepTheory
+from rooflens.reports.theory.step import StepShape, StepTheory, step_theory
 
 # GPU: ridge, then M* of q/o, k/v, qkv fused, gate/up/down, gate_up fused, lm_head (Qwen2.5-7B)
 TABLE = {
@@ -93,3 +96,23 @@ def test_attention_crossovers() -> None:
     s = attention_crossover_queries(28, 4, at, keys=2048)
     assert s is not None
     assert 28 * s * 2048 / (4 * 2048 + 28 * s) == pytest.approx(at)
+
+
+def test_routed_experts_cross_far_later_than_a_dense_product(bf16: Format) -> None:
+    experts = Experts(count=128, active=8, intermediate=768)
+    tokens = expert_crossover_tokens(experts, 2048, 768, 206.12, activation=bf16, weight=bf16)
+    assert tokens is not None
+    theory = step_theory(
+        Architecture.from_config(load_config("qwen3-30b-a3b")),
+        StepShape(batch=round(tokens), context=0),
+    )
+    up = next(o for o in theory.operators if o.detail == "up_proj")
+    assert up.intensity == pytest.approx(206.12, rel=1e-3)
+    one = Experts(count=1, active=1, intermediate=768)
+    dense = expert_crossover_tokens(one, 2048, 768, 206.12, activation=bf16, weight=bf16)
+    assert dense == pytest.approx(
+        crossover_tokens(2048, 768, 206.12, activation=bf16, weight=bf16), rel=1e-5
+    )
+    assert dense is not None
+    assert tokens > 10 * dense
+    assert expert_crossover_tokens(one, 2048, 768, 600, activation=bf16, weight=bf16) is None
