@@ -17,7 +17,7 @@ MAX_CHARACTERS = 60_000
 _KEEP = 59_000
 MAX_ROWS = 30
 OPEN_FINDINGS = 3
-_ACTIVE = re.compile(r"([\\`*\[\]#!|~$]|(?<!\w)_|_(?!\w))")
+_ACTIVE = re.compile(r"([\\`*\[\]#!|~$]|(?<![^\W_])_|_(?![^\W_]))")
 _LINE_START = re.compile(r"^(?:(\d+)(?=[.)](?:\s|$))|(?=[-+=]))")
 _LINK = re.compile(r"(?i)\b(https?|ftp|www)(?=[:.])")
 

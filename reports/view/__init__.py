@@ -26,7 +26,7 @@ from rooflens.reports.view.redact import redacted
 from rooflens.reports.view.roofline import roofline_section
 from rooflens.reports.view.timeline import timeline_view
 from rooflens.reports.view.trust import trust
-from rooflens.reports.view.verdict import title_of, verdict
+from rooflens.reports.view.verdict import model_name, title_of, verdict
 from rooflens.reports.view.where import where
 from rooflens.reports.view.words import WORDS
 
@@ -94,7 +94,7 @@ def _subtitle(run: Run) -> str:
     """The facts that a reader asks first, in one line."""
     work, model = run.workload, run.model
     parts = [
-        clean(model.name, 80),
+        model_name(run),
         "" if model.params is None else f"{count_text(model.params)} parameters",
         clean(model.weights, 80) and f"weights: {clean(model.weights, 80)}",
         "" if work.batch is None else f"batch {work.batch}",

@@ -86,6 +86,8 @@ def table(
         if column.numeric and cells and all(reasons):
             dropped.setdefault("; ".join(sorted(reasons)), []).append(column.title)
             continue
+        if index and not column.numeric and all(row[index].text in ("", NONE) for row in cells):
+            continue
         levels = {row[index].source for row in cells if not row[index].absent}
         head = column
         if len(levels) == 1 and (level := levels.pop()):

@@ -16,9 +16,9 @@ INVALID_SHARE = 1.05
 """A kernel above 105 % of the roof that was held during the capture cannot be right."""
 NO_ROOF = "no roof for the device of this capture"
 
-CAPTION = (
-    "Kernels of one step, {by} first. The floor of a launch is the time that its own bytes and "
-    "FLOPs need at the roof; lost is time minus floor."
+FLOOR_CAPTION = (
+    " The floor of a launch is the time that its own bytes and FLOPs need at the roof; lost is "
+    "time minus floor."
 )
 COLUMNS = (
     Column("Kernel", numeric=False),
@@ -61,9 +61,12 @@ def kernels(basis: Basis) -> Kernels:
     rows = [_row(entry, whole) for entry in weighed[:MAX_ROWS]]
     if len(weighed) > MAX_ROWS:
         rows.append(_rest_row(weighed[MAX_ROWS:], whole))
-    by = _ordering(weighed)
+    whose = "the capture" if run.totals.step_time_ns.value is None else "one step"
+    caption = f"Kernels of {whose}, {_ordering(weighed)} first."
+    if any(entry.lost_ns is not None for entry in weighed):
+        caption += FLOOR_CAPTION
     return Kernels(
-        table=table("kernels-table", CAPTION.format(by=by), COLUMNS, rows),
+        table=table("kernels-table", caption, COLUMNS, rows),
         graphs=graphs,
         sentences=tuple(_sentences(run, weighed, whole)),
         empty="",
@@ -118,7 +121,7 @@ def _row(entry: _Weighed, whole: float) -> list[Cell]:
     kernel = entry.kernel
     time = kernel.duration_ns
     invalid = is_invalid(kernel)
-    name = named(kernel.short_name or kernel.name, kernel.name)
+    name = named(kernel.short_name or kernel.name, _full_name(kernel))
     lost = missing(entry.floor_ns.absent or time.absent or "")
     if entry.lost_ns is not None:
         lost = derived(entry.lost_ns, time_text(entry.lost_ns), time, kernel.dram_bytes)
@@ -139,6 +142,14 @@ def _row(entry: _Weighed, whole: float) -> list[Cell]:
         words(kernel.family),
         words(_joined(kernel)),
     ]
+
+
+def _full_name(kernel: KernelRow) -> str:
+    """The whole name with the launch shape: rows that differ only in shape stay apart."""
+    if not kernel.grid:
+        return kernel.name
+    grid, block = ("x".join(map(str, shape)) for shape in (kernel.grid, kernel.block))
+    return f"grid {grid}, block {block}: {kernel.name}"
 
 
 DRAM_SHARES = ("dram_percent_of_roof",)
@@ -194,7 +205,7 @@ def _share(time_ns: float | None, whole: float, time: Quantity) -> Cell:
 def _joined(kernel: KernelRow) -> str:
     if kernel.join.method == "none":
         return "not joined"
-    return f"{kernel.join.method}, {kernel.join.confidence} confidence"
+    return f"{kernel.join.method} ({kernel.join.confidence})"
 
 
 def _rest_row(rest: Sequence[_Weighed], whole: float) -> list[Cell]:

@@ -89,7 +89,7 @@ def _row(basis: Basis, row: OperatorRow, name: str) -> list[Cell]:
     hardware = ratio(row.moved_bytes, row.requested_bytes)
     return [
         words(name),
-        Cell(count_text(row.count), sort=row.count),
+        _ops(row.count),
         amount(row.minimum_bytes),
         amount(row.requested_bytes),
         amount(row.moved_bytes),
@@ -115,7 +115,7 @@ def _total_row(basis: Basis) -> list[Cell]:
     hardware = ratio(totals.moved_bytes, totals.requested_bytes)
     cells = [
         Cell("Whole step", css="sum"),
-        Cell(count_text(sum(row.count for row in basis.classes))),
+        _ops(sum(row.count for row in basis.classes)),
         amount(totals.minimum_bytes),
         amount(totals.requested_bytes),
         amount(totals.moved_bytes),
@@ -136,6 +136,12 @@ def _total_row(basis: Basis) -> list[Cell]:
         amount(totals.executed_flops),
     ]
     return [cells[0], *cells[1:]]
+
+
+def _ops(count: int) -> Cell:
+    if not count:
+        return missing("no op was recorded")
+    return Cell(count_text(count), sort=count)
 
 
 def _ratio_cell(times: float | None, over: Quantity, under: Quantity) -> Cell:

@@ -21,6 +21,8 @@ from rooflens.reports.view.cells import clean
 from rooflens.reports.view.page import Tile, Verdict
 from rooflens.reports.view.waterfall import gap_parts
 
+IMPORTED = "import"
+"""The workload's name in a run that `profile import` wrote without being told what ran."""
 NOTEWORTHY_RATIO = 1.005
 """Below half a per cent of extra bytes the sentence says that nothing is lost there."""
 
@@ -91,7 +93,15 @@ def _bytes_clause(basis: Basis, subject: str) -> str:
 def _kernels_clause(run: Run) -> str:
     launches = sum(kernel.count for kernel in run.kernels) + sum(g.launches for g in run.graphs)
     if launches:
-        return f"The capture holds {plural(launches, 'launch', 'launches')} and no timed step."
+        text = f"The capture holds {plural(launches, 'launch', 'launches')}"
+        timed = [k for k in run.kernels if k.duration_ns.value is not None]
+        if timed:
+            spent = sum(float(kernel.duration_ns.value or 0) * kernel.count for kernel in timed)
+            text += f" of {time_text(spent)} together"
+            longest = max(timed, key=lambda k: float(k.duration_ns.value or 0) * k.count)
+            share = float(longest.duration_ns.value or 0) * longest.count / spent if spent else 0.0
+            text += f", {percent_text(share)} of it in {clean(longest.short_name, 80)}"
+        return f"{text}, and no timed step."
     return "This run holds no time, no bytes and no kernels: see the checks below."
 
 
@@ -116,28 +126,30 @@ def _first_finding(basis: Basis, found: tuple[Finding, ...]) -> str:
     if found:
         first = found[0]
         more = f" ({plural(len(found) - 1, 'more finding')} below)" if len(found) > 1 else ""
-        return (
-            f"Biggest avoidable cost: {clean(first.title).rstrip('.')}: {saving_text(first)}{more}."
-        )
+        title = clean(first.title).rstrip(".")
+        if first.saving_bytes.value is None and first.saving_ns is None:
+            return f"First finding: {title}{more}."
+        return f"Biggest avoidable cost: {title}: {saving_text(basis, first)}{more}."
     looked = [finding for finding in basis.run.findings if finding.outcome == "clear"]
     if looked:
         return f"{plural(len(looked), 'rule')} looked and found nothing to fix."
     return "No rule has looked at this run."
 
 
-def saving_text(finding: Finding) -> str:
+def saving_text(basis: Basis, finding: Finding) -> str:
     """What a finding saves, in bytes and, where there is a roof, in time."""
     parts = []
     if finding.saving_bytes.value is not None:
         parts.append(bytes_text(finding.saving_bytes.value))
     if finding.saving_ns is not None and finding.saving_ns.high > 0:
-        parts.append(time_range_text(finding.saving_ns))
+        where = "" if basis.same_device or basis.roof is None else " (prediction)"
+        parts.append(f"{time_range_text(finding.saving_ns)}{where}")
     return ", ".join(parts) + " a step" if parts else "saving not known"
 
 
 def step_name(run: Run) -> str:
     """`decode`, `prefill` ... ; an imported capture has only a captured step."""
-    return clean(run.workload.name, 40) or "captured"
+    return "captured" if run.workload.name in ("", IMPORTED) else clean(run.workload.name, 40)
 
 
 def _time_tile(basis: Basis) -> Tile:
@@ -236,14 +248,21 @@ def _recoverable_detail(run: Run, found: tuple[Finding, ...]) -> str:
     if requested:
         text += f", {percent_text(saved / requested)} of the requested bytes"
     time = sum(f.saving_ns.high for f in found if f.saving_ns is not None)
-    return f"{text}, up to {time_text(time)}" if time > 0 else text
+    predicted = " (prediction)" if run.roofs and run.roofs[0].prediction else ""
+    return f"{text}, up to {time_text(time)}{predicted}" if time > 0 else text
+
+
+def model_name(run: Run) -> str:
+    """The model's name, empty where an imported capture does not say."""
+    return "" if run.model.name == "unknown" else clean(run.model.name, 80)
 
 
 def title_of(run: Run) -> str:
     """The page's title: workload, batch and model."""
-    parts = [step_name(run).capitalize()]
+    imported = run.workload.name == IMPORTED
+    parts = ["Imported capture" if imported else step_name(run).capitalize()]
     if run.workload.batch is not None:
         parts.append(f"batch {run.workload.batch}")
-    name = clean(run.model.name, 80)
+    name = model_name(run)
     where = "counted without a device" if run.machine.device == "meta" else machine_name(run)
     return " ".join(parts) + (f", {name}" if name else "") + f", {clean(where, 60)}"

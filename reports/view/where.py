@@ -15,6 +15,7 @@ from rooflens.reports.format import (
 )
 from rooflens.reports.view.basis import GROUPS, REST, Basis, group_of, value
 from rooflens.reports.view.cells import table
+from rooflens.reports.view.families import family_chart
 from rooflens.reports.view.page import Cell, Chart, Column, Table, Where
 
 _Pick = Callable[[OperatorRow], Quantity]
@@ -119,9 +120,16 @@ def _bytes_chart(basis: Basis) -> Chart | None:
 
 def _time_chart(basis: Basis) -> Chart | None:
     rows = [row for row in basis.classes if row.time_ns.value is not None]
-    if not rows:
-        return None
     sums = [_groups(rows, lambda row: row.time_ns)]
+    if sums[0][REST[0]] * 2 > sum(sums[0].values()) or not rows:
+        # Classes say little here (an imported capture, say): families of kernels say more.
+        return family_chart(basis) or (_class_time_chart(basis, rows, sums) if rows else None)
+    return _class_time_chart(basis, rows, sums)
+
+
+def _class_time_chart(
+    basis: Basis, rows: Sequence[OperatorRow], sums: list[dict[str, float]]
+) -> Chart | None:
     spent = sum(sums[0].values())
     if not spent:
         return None
