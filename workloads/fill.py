@@ -20,20 +20,13 @@ def random_block(dtype: torch.dtype, seed: int, scale: float) -> torch.Tensor:
     return block
 
 
-def fill(tensor: torch.Tensor, block: torch.Tensor) -> None:
-    """Overwrite a contiguous tensor with copies of the block, on any device."""
+def fill(tensor: torch.Tensor, block: torch.Tensor, offset: int = 0) -> None:
+    """Overwrite a contiguous tensor with copies of the block, on any device.
+
+    The copies start `offset` elements into the block, so that one block gives different tensors.
+    """
     flat = tensor.view(-1)
-    source = block.to(flat.device)
+    source = block.roll(-offset).to(flat.device) if offset else block.to(flat.device)
     for start in range(0, flat.numel(), source.numel()):
         part = flat[start : start + source.numel()]
         part.copy_(source[: part.numel()])
-
-
-def random_tensor(
-    shape: tuple[int, ...], dtype: torch.dtype, device: str, *, seed: int, scale: float
-) -> torch.Tensor:
-    """A tensor of random, non-zero values; on meta only its shape."""
-    tensor = torch.empty(shape, dtype=dtype, device=device)
-    if device != "meta" and tensor.numel():
-        fill(tensor, random_block(dtype, seed, scale))
-    return tensor

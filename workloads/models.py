@@ -211,7 +211,9 @@ def _fill_weights(model: nn.Module, spec: StepSpec, shared: bool) -> None:
                 fill(storages[key], blocks[parameter.dtype])
                 if parameter.ndim == 1 and name == "weight":
                     storages[key].add_(1.0)  # norms scale by about one, or activations vanish
-            tied[id(parameter)] = nn.Parameter(storages[key].detach(), requires_grad=False)
+            # Parameters keep requires_grad, as those of a loaded model do: torch's matmul looks at
+            # it when it chooses between mm and bmm, also under no_grad.
+            tied[id(parameter)] = nn.Parameter(storages[key].detach())
         module._parameters[name] = tied[id(parameter)]
 
 

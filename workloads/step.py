@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from rooflens.workloads.fill import random_tensor
+from rooflens.workloads.fill import BLOCK_ELEMENTS, fill, random_block
 from rooflens.workloads.models import LoadedModel
 from rooflens.workloads.spec import StepSpec
 
@@ -100,10 +100,15 @@ def _filled_cache(spec: StepSpec, loaded: LoadedModel) -> Any:
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     shape = (spec.batch, heads, spec.context, size)
     cache = DynamicCache(config=config)
+    block = None if spec.device == "meta" else random_block(loaded.dtype, spec.seed + 1, scale=1.0)
+    tensors = 2 * config.num_hidden_layers
     with torch.no_grad():
         for layer in range(config.num_hidden_layers):
-            seed = spec.seed + 2 * layer + 1
-            keys = random_tensor(shape, loaded.dtype, spec.device, seed=seed, scale=1.0)
-            values = random_tensor(shape, loaded.dtype, spec.device, seed=seed + 1, scale=1.0)
+            keys, values = (
+                torch.empty(shape, dtype=loaded.dtype, device=spec.device) for _ in range(2)
+            )
+            if block is not None:
+                fill(keys, block, offset=(2 * layer) * BLOCK_ELEMENTS // tensors)
+                fill(values, block, offset=(2 * layer + 1) * BLOCK_ELEMENTS // tensors)
             cache.update(keys, values, layer)
     return cache

@@ -136,6 +136,10 @@ class FusedOnMeta(TorchFunctionMode):
             return None
         if not has_fused_kernel(query, key, value, attn_mask):
             return None
+        if attn_mask is not None and attn_mask.dtype == torch.bool:
+            # Fused kernels add their mask: torch turns a boolean one into numbers in every call.
+            blocked = torch.scalar_tensor(float("-inf"), dtype=query.dtype, device="meta")
+            attn_mask = torch.where(attn_mask, 0.0, blocked)
         batch, heads, tokens, size = query.shape
         if value.shape[-1] == size:
             # Flash kernels lay their output out like the query, so that the transpose back to

@@ -56,7 +56,7 @@ class View:
     touched: int
     """Distinct bytes inside the span that the view can reach."""
     geometry: tuple[int, ...] = ()
-    """Shape and strides without dimensions of stride 0 or length 1: equal means the same bytes."""
+    """Lengths and strides of the dimensions that move; equal geometry means the same bytes."""
 
 
 def view_of(tensor: torch.Tensor) -> View:
@@ -69,6 +69,9 @@ def view_of(tensor: torch.Tensor) -> View:
     except (NotImplementedError, RuntimeError):
         size = tensor.numel() * itemsize
         return View(0, size, size, (tensor.numel(), itemsize))
+    if tensor.is_contiguous():
+        size = tensor.numel() * itemsize
+        return View(offset * itemsize, size, size, (itemsize, tensor.numel()))
     dims = [(n, abs(s)) for n, s in zip(tensor.shape, strides, strict=True) if n > 1 and s]
     span = 1 + sum((length - 1) * stride for length, stride in dims)
     distinct = min(math.prod(length for length, _ in dims), span)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from rooflens.workloads.fill import BLOCK_ELEMENTS, fill, random_block, random_tensor
+from rooflens.workloads.fill import BLOCK_ELEMENTS, fill, random_block
 
 
 def test_fill_covers_a_tensor_larger_than_the_block() -> None:
@@ -24,9 +24,15 @@ def test_the_block_has_the_deviation_asked_for_and_no_zero() -> None:
 
 
 def test_rows_of_a_matrix_differ() -> None:
-    matrix = random_tensor((1024, 2048), torch.bfloat16, "cpu", seed=1, scale=1.0)
+    matrix = torch.empty(1024, 2048, dtype=torch.bfloat16)
+    fill(matrix, random_block(torch.bfloat16, 1, 1.0))
     assert len({tuple(row.tolist()) for row in matrix[:, :8]}) == 1024
 
 
-def test_meta_tensors_have_only_a_shape() -> None:
-    assert random_tensor((4, 5), torch.float16, "meta", seed=1, scale=1.0).is_meta
+def test_an_offset_gives_another_tensor_from_the_same_block() -> None:
+    block = random_block(torch.float32, 0, 1.0)
+    plain, shifted = torch.empty(8), torch.empty(8)
+    fill(plain, block)
+    fill(shifted, block, offset=3)
+    assert torch.equal(shifted, block[3:11])
+    assert torch.equal(plain, block[:8])
