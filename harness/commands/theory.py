@@ -96,8 +96,8 @@ def _options(*options: Decorator[Any]) -> Decorator[Any]:
 
 _step_options = _options(
     model_option, gpu_option, dtype_option, weights_option, kv_option, tp_option,
-    contexts_option, queries_option, unfused_option, absorbed_option, sampling_option, accumulate_option,
-    format_options(*FORMATS), file_option,
+    contexts_option, queries_option, unfused_option, absorbed_option, sampling_option,
+    accumulate_option, format_options(*FORMATS), file_option,
 )  # fmt: skip
 _bare_options = _options(
     gpu_option, dtype_option, accumulate_option, format_options(*FORMATS), file_option
