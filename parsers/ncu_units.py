@@ -40,6 +40,7 @@ _MISSING = {
 
 _GERMAN = re.compile(r"^-?\d{1,3}(?:\.\d{3}){2,}(?:,\d+)?$|^-?[\d.]+,(?:\d{1,2}|\d{4,})$")
 _ENGLISH = re.compile(r"^-?\d{1,3}(?:,\d{3}){2,}(?:\.\d+)?$|^-?[\d,]+\.(?:\d{1,2}|\d{4,})$")
+_PLAIN_NUMBER = re.compile(r"\d{1,18}(?:\.\d{1,18})?$")
 _ENGLISH_GROUPED = re.compile(r"^-?\d{1,3}(?:,\d{3})+(?:\.\d+)?$")
 _GERMAN_GROUPED = re.compile(r"^-?\d{1,3}(?:\.\d{3})+(?:,\d+)?$")
 
@@ -106,6 +107,8 @@ def parse_number(text: str, style: Style) -> int | float | None:
 
     Digit groups are undone only where they are whole groups of three.
     """
+    if style == "english" and _PLAIN_NUMBER.match(text):
+        return int(text) if "." not in text else float(text)
     word = text.strip()
     if word.endswith(")") and " (" in word:
         word = word[: word.index(" (")]

@@ -63,23 +63,44 @@ def sass_flops(counters: Counters, kind: str, time: float | None) -> tuple[float
 _SASS = "__sass_thread_inst_executed_op_"
 
 
+class _Names:
+    """The metrics that can count one SASS operation, and the words for each."""
+
+    def __init__(self, op: str) -> None:
+        self.counts = [
+            (f"{unit}{_SASS}{op}_pred_on.sum", f"{unit}{_SASS}*_pred_on.sum")
+            for unit in ("smsp", "sm")
+        ]
+        rate = f"smsp{_SASS}*_pred_on.sum.per_cycle_elapsed"
+        self.rate = (rate.replace("*", op), rate)
+        times = DERIVED_FACTORS.get(op, "")
+        derived = f"derived__smsp{_SASS}*_pred_on_{times}"
+        self.derived = (derived.replace("*", op), derived) if times else None
+
+
+_NAMES = {
+    op: _Names(op) for op in [*PACKED_FACTORS, *(o for ops in SASS_FACTORS.values() for o in ops)]
+}
+
+
 def _sass_op(
     counters: Counters, op: str, factor: int, time: float | None
 ) -> tuple[float, str] | None:
     """FLOPs of one SASS operation: from its count, else from its rate per cycle."""
-    for unit in ("smsp", "sm"):
-        count = counters.number(f"{unit}{_SASS}{op}_pred_on.sum", "inst")
+    names = _NAMES[op]
+    for name, words in names.counts:
+        count = counters.number(name, "inst")
         if count is not None:
-            return count * factor, f"{unit}{_SASS}*_pred_on.sum"
-    name = f"smsp{_SASS}*_pred_on.sum.per_cycle_elapsed"
-    rate = counters.number(name.replace("*", op))
-    if rate is None and op in DERIVED_FACTORS:
-        name = f"derived__smsp{_SASS}*_pred_on_{DERIVED_FACTORS[op]}"
-        rate, factor = counters.number(name.replace("*", op)), 1
+            return count * factor, words
+    name, words = names.rate
+    rate = counters.number(name)
+    if rate is None and names.derived:
+        name, words = names.derived
+        rate, factor = counters.number(name), 1
     if rate is None:
         return None
     cycles = _cycles(counters, time)
-    return None if cycles is None else (rate * factor * cycles[0], f"{name} x {cycles[1]}")
+    return None if cycles is None else (rate * factor * cycles[0], f"{words} x {cycles[1]}")
 
 
 def sass_peak_flops_per_s(counters: Counters, op: str, clock: float | None) -> float | None:

@@ -156,18 +156,24 @@ def _resolve(counters: Counters, parent: str, chip: str) -> tuple[float, str] | 
     return total, " + ".join(found[1] for _, found in parts) + note
 
 
-def _whole_or_halves(counters: Counters, name: str) -> tuple[float, str] | None:
+@lru_cache(maxsize=1024)
+def _names(name: str) -> tuple[str, str, str]:
     full = TENSOR_PREFIX + name
-    whole = counters.number(f"{full}.sum")
+    return f"{full}.sum", f"{full}_sparsity_off.sum", f"{full}_sparsity_on.sum"
+
+
+def _whole_or_halves(counters: Counters, name: str) -> tuple[float, str] | None:
+    full, dense, sparse = _names(name)
+    whole = counters.number(full)
     if whole is not None:
-        return whole, f"{full}.sum"
-    off = counters.number(f"{full}_sparsity_off.sum")
+        return whole, full
+    off = counters.number(dense)
     if off is None:
         return None
-    on = counters.number(f"{full}_sparsity_on.sum")
+    on = counters.number(sparse)
     if on is None:
-        return off, f"{full}_sparsity_off.sum (sparsity_on was not collected)"
-    return off + on, f"{full}_sparsity_off.sum" + (" + sparsity_on" if on else "")
+        return off, f"{dense} (sparsity_on was not collected)"
+    return off + on, dense + (" + sparsity_on" if on else "")
 
 
 def _roof(

@@ -49,7 +49,15 @@ def scan_style(path: Path) -> Style:
     """How the numbers of a file are written, from all values of long tables and a sample of wide
     ones. Raises InputError when both ways occur."""
     with open_text(path) as text:
-        return number_style(itertools.chain.from_iterable(map(_values, tables(text, Printed()))))
+        return number_style(_all_values(tables(text, Printed())))
+
+
+def _all_values(found: Iterator[Table]) -> Iterator[str]:
+    for table in found:
+        yield from _values(table)
+        if not is_long(table.header) and not is_summary(table.header):
+            # The sample is enough, and reading on would read a large file twice.
+            return
 
 
 def _values(table: Table) -> Iterator[str]:
@@ -71,8 +79,6 @@ def _values(table: Table) -> Iterator[str]:
         for place in metrics:
             if place < len(row):
                 yield row[place]
-    for _ in table.rows:
-        pass
 
 
 def read_launches(table: Table, file: CsvFile, index: int) -> Iterator[Launch]:
