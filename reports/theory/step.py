@@ -28,7 +28,7 @@ class StepShape(Record, frozen=True, kw_only=True):
     query_tokens: int = 1
     """New tokens of each sequence: 1 decode, k+1 verify, the prompt (or a chunk) prefill."""
     logits: str = "last"
-    """`last`: of each sequence's last token; `all`: of every new token."""
+    """`last`: of each sequence's last token; `all`: of every new token. A verify step needs all."""
     dtype: str = "bfloat16"
     weights_dtype: str | None = None
     """Format of the layers' projections; None is `dtype`."""
@@ -150,14 +150,15 @@ def _plan(shape: StepShape) -> Plan:
     spans = shape.spans()
     tokens = sum(s.count * s.query for s in spans)
     activation = activation_format(shape.dtype)
-    absorbed = shape.absorbed
+    absorbed, verify = shape.absorbed, shape.workload == "verify"
     return Plan(
         spans=spans,
         tokens=tokens,
         activation=activation,
         weight=number_format(shape.weights_dtype or activation.name, "--weights-dtype"),
         cache=number_format(shape.kv_dtype or activation.name, "--kv-dtype"),
-        logits_rows=tokens if shape.logits == "all" else shape.sequences,
+        # Each drafted token is accepted or refused by its own logits, whatever was asked for.
+        logits_rows=tokens if shape.logits == "all" or verify else shape.sequences,
         ranks=shape.tp,
         fused=shape.fused,
         absorbed=shape.workload != "prefill" if absorbed is None else absorbed,

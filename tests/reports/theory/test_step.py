@@ -171,3 +171,10 @@ def test_sampling_is_extra(qwen: Architecture, decode: StepTheory) -> None:
     assert sampled.operators[:-1] == decode.operators
     last = sampled.operators[-1]
     assert (last.name, last.bytes_in, last.bytes_out) == ("sampling", 152064 * 2, 8)
+
+
+def test_a_verify_step_keeps_all_logits(qwen: Architecture) -> None:
+    shape = StepShape(workload="verify", query_tokens=5)
+    assert named(step_theory(qwen, shape), "lm_head").shape == "[5,3584]x[3584,152064]"
+    everything = msgspec.structs.replace(shape, logits="all")
+    assert step_theory(qwen, shape).operators == step_theory(qwen, everything).operators
