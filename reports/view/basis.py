@@ -131,6 +131,16 @@ def ratio(over: Quantity, under: Quantity) -> float | None:
     return over.value / under.value
 
 
+IMPORTED = "import"
+"""The workload's name in a run that `profile import` wrote without being told what ran."""
+
+
+def per_what(run: Run) -> str:
+    """What counts and savings are of: a step, or the capture where no steps were found in it."""
+    steps = run.timeline.steps if run.timeline is not None else ()
+    return "in the capture" if run.workload.name == IMPORTED and not steps else "a step"
+
+
 def value(quantity: Quantity) -> float:
     """The number of a quantity, 0 where it is absent (for lengths in pictures only)."""
     return float(quantity.value or 0)
@@ -142,9 +152,9 @@ def machine_name(run: Run) -> str:
         return run.machine.gpu
     if run.machine.device == "meta":
         return "no device (meta)"
-    return run.machine.cpu or {"cpu": "this CPU", "imported": "the captured device"}.get(
-        run.machine.device, run.machine.device
-    )
+    if run.machine.device == "imported":
+        return run.machine.cpu
+    return run.machine.cpu or ("this CPU" if run.machine.device == "cpu" else run.machine.device)
 
 
 def with_article(name: str) -> str:

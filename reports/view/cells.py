@@ -15,6 +15,7 @@ from rooflens.reports.format import NONE, exact_text, quantity_text, source_text
 from rooflens.reports.view.page import Cell, Column, Table
 
 MAX_NAME = 96
+SHORT = 28
 MAX_DETAIL = 400
 # Bidirectional overrides and control characters could reorder or hide text around a hostile name.
 _INVISIBLE = re.compile(
@@ -31,8 +32,9 @@ def clean(text: str, limit: int = MAX_DETAIL) -> str:
 
 
 def words(text: str, css: str = "") -> Cell:
-    """A cell of text."""
-    return Cell(text=clean(text, MAX_NAME), css=css, detail=_rest(text))
+    """A cell of text; a short one is never wrapped."""
+    short = "short" if len(text) <= SHORT else ""
+    return Cell(text=clean(text, MAX_NAME), css=css or short, detail=_rest(text))
 
 
 def _rest(text: str) -> str:

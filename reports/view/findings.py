@@ -7,7 +7,7 @@ import msgspec
 from rooflens.model import Finding, KernelRow, Run
 from rooflens.reports.findings.directions import directions
 from rooflens.reports.format import bytes_text, percent_text, plural, quantity_text, time_range_text
-from rooflens.reports.view.basis import Basis
+from rooflens.reports.view.basis import Basis, per_what
 from rooflens.reports.view.cells import clean
 from rooflens.reports.view.page import Card, Direction, Findings, RuleLine
 
@@ -82,13 +82,13 @@ def _sentence(basis: Basis, found: tuple[Finding, ...]) -> str:
     text = plural(len(found), "finding")
     if known:
         saved = sum(f.saving_bytes.value or 0 for f in known)
-        text += f", together {bytes_text(saved)} a step"
+        text += f", together {bytes_text(saved)} {per_what(basis.run)}"
         requested = basis.run.totals.requested_bytes.value
         if requested:
             text += f" ({percent_text(saved / requested)} of the requested bytes)"
     if len(found) > MAX_CARDS:
         text += f"; the first {MAX_CARDS} are shown"
-    if basis.roof is None:
+    if basis.roof is None and all(finding.saving_ns is None for finding in found):
         text += ". Ordered by bytes: without a roof there is no time; add --gpu NAME for one"
     return text + "."
 
@@ -116,18 +116,20 @@ def _card(basis: Basis, finding: Finding) -> Card:
 
 
 def _saves(basis: Basis, finding: Finding) -> str:
-    saved = finding.saving_bytes
-    if saved.value is None:
-        return f"not known: {clean(saved.absent or '', 200)}"
-    text = f"{bytes_text(saved.value)} a step"
-    requested = basis.run.totals.requested_bytes.value
-    if requested:
-        text += f" ({percent_text(saved.value / requested)} of the requested bytes)"
+    saved, requested = finding.saving_bytes, basis.run.totals.requested_bytes.value
+    parts = []
+    if saved.value is not None:
+        share = f" ({percent_text(saved.value / requested)} of the requested bytes)"
+        parts.append(f"{bytes_text(saved.value)} {per_what(basis.run)}{share if requested else ''}")
     if finding.saving_ns is not None and finding.saving_ns.high > 0:
-        text += f", {time_range_text(finding.saving_ns)}"
+        text = time_range_text(finding.saving_ns)
         if basis.roof is not None and not basis.same_device:
             text += f" on {clean(basis.roof.name, 60)} (prediction)"
-    return text
+        parts.append(text if parts else f"{text} {per_what(basis.run)}")
+    if saved.value is None:
+        reason = clean(saved.absent or "", 200)
+        parts.append(f"bytes not known ({reason})" if parts else f"not known: {reason}")
+    return ", ".join(parts)
 
 
 def _places(run: Run, finding: Finding) -> list[str]:

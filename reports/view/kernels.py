@@ -34,6 +34,7 @@ COLUMNS = (
     Column("Intensity"),
     Column("Of DRAM roof"),
     Column("Of FLOP roof"),
+    Column("Device", numeric=False),
     Column("Family", numeric=False),
     Column("Joined by", numeric=False),
 )
@@ -58,7 +59,8 @@ def kernels(basis: Basis) -> Kernels:
     roof = basis.roof if basis.same_device else None
     weighed = sorted((_weigh(kernel, roof) for kernel in run.kernels), key=_order)
     whole = sum(entry.time_ns or 0.0 for entry in weighed)
-    rows = [_row(entry, whole) for entry in weighed[:MAX_ROWS]]
+    several = len({kernel.device for kernel in run.kernels} - {None}) > 1
+    rows = [_row(entry, whole, several) for entry in weighed[:MAX_ROWS]]
     if len(weighed) > MAX_ROWS:
         rows.append(_rest_row(weighed[MAX_ROWS:], whole))
     whose = "the capture" if run.totals.step_time_ns.value is None else "one step"
@@ -117,9 +119,10 @@ def _ordering(weighed: Sequence[_Weighed]) -> str:
     return "most time" if any(entry.time_ns is not None for entry in weighed) else "most bytes"
 
 
-def _row(entry: _Weighed, whole: float) -> list[Cell]:
+def _row(entry: _Weighed, whole: float, several: bool) -> list[Cell]:
     kernel = entry.kernel
     time = kernel.duration_ns
+    device = f"GPU {kernel.device}" if several and kernel.device is not None else ""
     invalid = is_invalid(kernel)
     name = named(kernel.short_name or kernel.name, _full_name(kernel))
     lost = missing(entry.floor_ns.absent or time.absent or "")
@@ -139,6 +142,7 @@ def _row(entry: _Weighed, whole: float) -> list[Cell]:
         amount(kernel.intensity),
         _percent(kernel, DRAM_SHARES),
         _percent(kernel, FLOP_SHARES),
+        Cell(device),
         words(kernel.family),
         words(_joined(kernel)),
     ]
@@ -223,6 +227,7 @@ def _rest_row(rest: Sequence[_Weighed], whole: float) -> list[Cell]:
         Cell(time_text(time), sort=time) if timed else blank,
         Cell(percent_text(time / whole)) if timed and whole > 0 else blank,
         *([blank] * 7),
+        Cell(""),
         Cell(""),
         Cell(""),
     ]

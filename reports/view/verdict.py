@@ -16,13 +16,11 @@ from rooflens.reports.format import (
     time_range_text,
     time_text,
 )
-from rooflens.reports.view.basis import Basis, machine_name, ratio, with_article
+from rooflens.reports.view.basis import IMPORTED, Basis, machine_name, per_what, ratio, with_article
 from rooflens.reports.view.cells import clean
 from rooflens.reports.view.page import Tile, Verdict
 from rooflens.reports.view.waterfall import gap_parts
 
-IMPORTED = "import"
-"""The workload's name in a run that `profile import` wrote without being told what ran."""
 NOTEWORTHY_RATIO = 1.005
 """Below half a per cent of extra bytes the sentence says that nothing is lost there."""
 
@@ -144,7 +142,7 @@ def saving_text(basis: Basis, finding: Finding) -> str:
     if finding.saving_ns is not None and finding.saving_ns.high > 0:
         where = "" if basis.same_device or basis.roof is None else " (prediction)"
         parts.append(f"{time_range_text(finding.saving_ns)}{where}")
-    return ", ".join(parts) + " a step" if parts else "saving not known"
+    return f"{', '.join(parts)} {per_what(basis.run)}" if parts else "saving not known"
 
 
 def step_name(run: Run) -> str:
@@ -213,7 +211,7 @@ def _bytes_tile(basis: Basis) -> Tile:
         ("Minimum bytes", totals.minimum_bytes),
     ):
         if quantity.value is not None:
-            return Tile(title, quantity_text(quantity), source_text(quantity), "a step")
+            return Tile(title, quantity_text(quantity), source_text(quantity), per_what(basis.run))
     return Tile("Bytes", NONE, "", clean(totals.moved_bytes.absent or ""))
 
 
@@ -265,4 +263,4 @@ def title_of(run: Run) -> str:
         parts.append(f"batch {run.workload.batch}")
     name = model_name(run)
     where = "counted without a device" if run.machine.device == "meta" else machine_name(run)
-    return " ".join(parts) + (f", {name}" if name else "") + f", {clean(where, 60)}"
+    return ", ".join(part for part in (" ".join(parts), name, clean(where, 60)) if part)
