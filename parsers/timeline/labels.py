@@ -10,7 +10,7 @@ import numpy as np
 from rooflens.model import Confidence
 from rooflens.parsers.kernels import MATRIX_FAMILIES, UNKNOWN, KernelName, classify_name
 from rooflens.parsers.timeline.launches import Linked
-from rooflens.parsers.timeline.order import projections
+from rooflens.parsers.timeline.order import PROJECTIONS, projections
 from rooflens.parsers.timeline.trace import Int
 from rooflens.vocabulary import FUSED_CLASSES, OPERATOR_CLASSES
 
@@ -103,12 +103,14 @@ def _with_order(linked: Linked, classes: Labels, families: Labels) -> Labels:
     found = projections(
         classes.names, families.names, classes.index[kernels], families.index[kernels], streams
     )
-    if not found:
+    decided = np.flatnonzero(found)
+    if not decided.size:
         return classes
-    names = [*classes.names, *sorted(set(found.values()) - set(classes.names))]
+    answers = [PROJECTIONS[i] for i in np.unique(found[decided])]
+    names = [*classes.names, *(name for name in answers if name not in classes.names)]
+    number = np.array([names.index(p) if p in names else 0 for p in PROJECTIONS])
     index = classes.index.copy()
-    number = {name: i for i, name in enumerate(names)}
-    index[kernels[list(found)]] = [number[name] for name in found.values()]
+    index[kernels[decided]] = number[found[decided]]
     return Labels(index, names)
 
 

@@ -9,72 +9,83 @@ is q/k/v, gate/up or lm_head by what follows. Where the neighbours say nothing i
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from rooflens.parsers.timeline.trace import NONE, Int
 
-GEMMS = frozenset({"gemm", "gemv", "qgemm"})
-REDUCTIONS = frozenset({"splitk"})
+GEMMS = ("gemm", "gemv", "qgemm")
+REDUCTIONS = ("splitk",)
 """The second kernel of a split GEMM: belongs to the one before it."""
-_CACHE_SIDE = frozenset({"rope", "kv_write", "attention"})
-_END = frozenset({"sampling", "communication"})
-_TELLING = _CACHE_SIDE | _END | {"norm", "activation", "embedding"}
+_CACHE_SIDE = ("rope", "kv_write", "attention")
+_END = ("sampling", "communication")
+_TELLING = (*_CACHE_SIDE, *_END, "norm", "activation", "embedding")
+PROJECTIONS = ("", "o_proj", "down_proj", "lm_head", "qkv_proj", "gate_up_proj")
+"""What `projections` can answer, by index; the first is "not decided"."""
 
 
 def projections(
     classes: list[str], families: list[str], class_index: Int, family_index: Int, groups: Int
-) -> dict[int, str]:
-    """Class by position for kernels of class `other` that are matrix products.
+) -> Int:
+    """Index into PROJECTIONS for every kernel; 0 where it is none or the neighbours do not decide.
 
     The arrays describe kernels in order of their start; `groups` says which stream each runs on.
-    Returns position -> class for those that the neighbours decide.
+    Only matrix products of class `other` are decided.
     """
-    other = classes.index("other") if "other" in classes else NONE
-    telling = [i for i, name in enumerate(classes) if name in _TELLING]
-    found: dict[int, str] = {}
-    gemm = [i for i, name in enumerate(families) if name in GEMMS]
-    half = [i for i, name in enumerate(families) if name in REDUCTIONS]
-    for group in np.unique(groups):
-        rows = np.flatnonzero(groups == group)
-        is_telling = np.isin(class_index[rows], telling)
-        before = _carried(is_telling)
-        after = rows.size - 1 - _carried(is_telling[::-1])[::-1]
-        after[after == rows.size] = NONE
-        wanted = np.flatnonzero(
-            (class_index[rows] == other) & np.isin(family_index[rows], [*gemm, *half])
-        )
-        last = ""
-        for i in wanted:
-            if family_index[rows[i]] in half:
-                made = last
-            else:
-                made = last = _between(
-                    _name(classes, class_index, rows, before[i]),
-                    _name(classes, class_index, rows, after[i]),
-                )
-            if made:
-                found[int(rows[i])] = made
-    return found
+    answer = np.zeros(class_index.size, dtype=np.int64)
+    order = np.argsort(groups, kind="stable")
+    kind, family, group = class_index[order], family_index[order], groups[order]
+    telling = np.isin(kind, _indices(classes, _TELLING))
+    before = _last_mark(telling, group)
+    after = (kind.size - 1 - _last_mark(telling[::-1], group[::-1]))[::-1]
+    after = np.where(after == kind.size, NONE, after)
+    made = _between(classes, _kind_at(kind, before), _kind_at(kind, after))
+    open_ = kind == _index(classes, "other")
+    gemm = open_ & np.isin(family, _indices(families, GEMMS))
+    half = open_ & np.isin(family, _indices(families, REDUCTIONS))
+    made = np.where(gemm, made, 0)
+    # A reduction takes the answer of the last product before it on its stream.
+    product = _last_mark(gemm, group)
+    made = np.where(half & (product != NONE), made[np.maximum(product, 0)], made)
+    answer[order] = made
+    return answer
 
 
-def _carried(marks: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Int:
-    """Position of the last mark at or before each position, NONE before the first."""
-    at = np.where(marks, np.arange(marks.size), NONE)
-    return np.asarray(np.maximum.accumulate(at), dtype=np.int64) if at.size else at
+def _index(names: list[str], wanted: str) -> int:
+    return names.index(wanted) if wanted in names else NONE
 
 
-def _name(classes: list[str], class_index: Int, rows: Int, position: int) -> str:
-    return "" if position == NONE else classes[int(class_index[rows[position]])]
+def _indices(names: list[str], wanted: tuple[str, ...]) -> list[int]:
+    return [i for i, name in enumerate(names) if name in wanted]
 
 
-def _between(before: str, after: str) -> str:
-    if before == "attention":
-        return "o_proj"
-    if before == "activation":
-        return "down_proj"
-    if before in ("norm", "embedding") and after in _END:
-        return "lm_head"  # rows of the last tokens may be gathered between the norm and the head
-    if before != "norm":
-        return ""
-    if after in _CACHE_SIDE:
-        return "qkv_proj"
-    return "gate_up_proj" if after == "activation" else ""
+def _last_mark(marks: npt.NDArray[np.bool_], group: Int) -> Int:
+    """Position of the last mark of its group at or before each position, else NONE."""
+    if not marks.size:
+        return np.empty(0, dtype=np.int64)
+    position = np.arange(marks.size)
+    at = np.maximum.accumulate(np.where(marks, position, NONE))
+    new = np.concatenate([[True], group[1:] != group[:-1]])
+    first = np.maximum.accumulate(np.where(new, position, 0))
+    return np.asarray(np.where(at >= first, at, NONE), dtype=np.int64)
+
+
+def _kind_at(kind: Int, positions: Int) -> Int:
+    return np.where(positions == NONE, NONE, kind[np.maximum(positions, 0)])
+
+
+def _between(classes: list[str], before: Int, after: Int) -> Int:
+    """The answer from the telling classes around a product."""
+
+    def one_of(values: Int, *names: str) -> npt.NDArray[np.bool_]:
+        return np.isin(values, _indices(classes, names))
+
+    after_norm = one_of(before, "norm")
+    conditions = [
+        one_of(before, "attention"),
+        one_of(before, "activation"),
+        # Rows of the last tokens may be gathered between the last norm and the head.
+        one_of(before, "norm", "embedding") & one_of(after, *_END),
+        after_norm & one_of(after, *_CACHE_SIDE),
+        after_norm & one_of(after, "activation"),
+    ]
+    return np.asarray(np.select(conditions, list(range(1, 6)), 0), dtype=np.int64)
