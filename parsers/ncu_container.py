@@ -49,6 +49,8 @@ class Container:
 
     results: int = 0
     """Kernel results that the block headers announce."""
+    whole_results: int = 0
+    """Of these, those whose payload is all there."""
     cut: bool = False
     """The file ends inside a block."""
     version: str = ""
@@ -86,6 +88,7 @@ def read_container(path: Path) -> Container:
             if payload is None or place + 4 + length + payload > size:
                 found.cut = True
                 break
+            found.whole_results = found.results
             place += 4 + length + payload
     return found
 

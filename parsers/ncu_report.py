@@ -85,6 +85,9 @@ def read(path: Path) -> Reading:
     context = _load(package, path)
     version = str(context.get_version())
     actions = list(_actions(context))
+    if container.cut:
+        # The package also returns the result that the cut went through, without its values.
+        actions = actions[: container.whole_results]
     if not actions:
         raise _empty(path, container, version)
     launches, machine, skipped = [], Machine(device="imported"), 0

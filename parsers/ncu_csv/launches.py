@@ -142,10 +142,10 @@ def _launch(identity: Identity, cells: Cells, file: CsvFile, index: int) -> Laun
         index=index,
         name=identity.name,
         demangled=identity.name,
-        grid=identity.grid,
-        block=identity.block,
-        device=identity.device,
-        stream=identity.stream,
+        grid=identity.grid or _triple(cells, "launch__grid"),
+        block=identity.block or _triple(cells, "launch__block"),
+        device=_first(identity.device, cells.number("launch__device_id")),
+        stream=_first(identity.stream, cells.number("launch__stream_id")),
         process=identity.process,
         nvtx=identity.nvtx,
         duration_ns=derived.duration_ns,
@@ -167,3 +167,13 @@ def _machine(identity: Identity, cells: Cells) -> Machine:
         compute_capability=identity.capability,
         last_level_cache_bytes=None if l2 is None else int(l2),
     )
+
+
+def _triple(cells: Cells, prefix: str) -> tuple[int, ...]:
+    """Grid or block of a table without these columns (ncu up to 2022), from its metrics."""
+    sides = [cells.number(f"{prefix}_dim_{axis}") for axis in "xyz"]
+    return tuple(int(side) for side in sides if side is not None) if None not in sides else ()
+
+
+def _first(column: int | None, metric: float | None) -> int | None:
+    return column if column is not None or metric is None else int(metric)
