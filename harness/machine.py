@@ -124,11 +124,23 @@ def _with_gpu(host: Machine) -> Machine:
         host,
         gpu=made.name,
         gpu_count=torch.cuda.device_count(),
+        gpu_chip=_chip(made.name),
         compute_capability=f"{made.major}.{made.minor}",
         last_level_cache_bytes=int(getattr(made, "L2_cache_size", 0)) or None,
         driver=listed[0].driver if listed else driver_version(),
         cuda=torch.version.cuda or "",
     )
+
+
+def _chip(name: str) -> str:
+    """Chip of a GPU by what the driver calls it, empty for one that we do not know."""
+    from rooflens.errors import UsageError
+    from rooflens.reports.theory.gpus import gpu
+
+    try:
+        return gpu(name).chip
+    except UsageError:
+        return ""
 
 
 def driver_version(root: Path = ROOT) -> str:

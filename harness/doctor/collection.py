@@ -1,7 +1,9 @@
 """Try the profilers for real on something tiny: queries can pass where a collection fails.
 
 nsys needs no GPU to record NVTX ranges, so it is tried everywhere it is installed: a program that
-opens a known number of ranges is recorded, and the ranges are counted in the export.
+opens a known number of ranges is recorded, and the ranges are counted in the export. ncu needs a
+GPU: there one matrix product of known FLOPs and one copy of known bytes are profiled, and the
+counters compared with them.
 """
 
 from __future__ import annotations
@@ -14,11 +16,16 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
+from rooflens.errors import RooflensError
 from rooflens.harness.doctor.surroundings import Surroundings
+from rooflens.harness.machine import GpuFacts
 from rooflens.model import Check
 
 RANGES = 3
 TIMEOUT_S = 90
+NCU_TIMEOUT_S = 180.0
+PROBE_DTYPE = "float16"
+"""Every GPU with tensor cores has this format."""
 # The pause: a process that ends within about half a second of its last range can lose it
 # under nsys 2022.4.
 _PROGRAM = f"""
@@ -31,11 +38,52 @@ time.sleep(0.7)
 
 
 def tiny_collections(found: Surroundings) -> tuple[Check, ...]:
-    """Record a few ranges with nsys; without nsys or nvtx there is nothing to try."""
-    if not found.nsys or "nvtx" not in found.packages or not found.temporary_writable:
+    """Try nsys, and on a GPU ncu, where they are installed; else there is nothing to try."""
+    if not found.temporary_writable:
         return ()
-    with tempfile.TemporaryDirectory(prefix="rooflens-doctor-") as folder:
-        return (nsys_records_ranges(Path(folder), found.nsys),)
+    checks: tuple[Check, ...] = ()
+    with tempfile.TemporaryDirectory(prefix="rooflens-doctor-") as name:
+        folder = Path(name)
+        if found.nsys and "nvtx" in found.packages:
+            checks += (nsys_records_ranges(folder, found.nsys),)
+        if found.ncu and found.gpus and found.torch_cuda:
+            checks += ncu_counts_known_work(folder, found.gpus[0])
+    return checks
+
+
+def ncu_counts_known_work(folder: Path, gpu: GpuFacts) -> tuple[Check, ...]:
+    """Profile one product of known FLOPs and one copy of known bytes, and compare the counters."""
+    from rooflens.harness.collectors.selfcheck import copy_bytes, self_check
+    from rooflens.parsers.ncu_report import read
+    from rooflens.reports.theory.gpus import gpu as known_gpu
+
+    report, size = folder / "probe.ncu-rep", copy_bytes(gpu.memory_bytes)
+    try:
+        known = known_gpu(gpu.name)
+        _profile_known_work(known.chip, size, report)
+        return self_check(read(report).launches, size, known.l2_bytes)
+    except RooflensError as error:
+        return (Check(id="ncu-trial", outcome="failed", message=error.message, fix=error.hint),)
+
+
+def _profile_known_work(chip: str, size: int, report: Path) -> None:
+    from rooflens.harness import ncu
+    from rooflens.harness.collectors.child import step_command, step_environment
+    from rooflens.harness.probe_kernels import COPY, GEMM
+    from rooflens.parsers.planner import plan_metrics
+    from rooflens.workloads.annotate import DOMAIN
+
+    metrics = plan_metrics(chip, PROBE_DTYPE, "minimal").metrics
+    ncu.capture(
+        [*step_command(Path(PROBE_DTYPE), main="rooflens.harness.probe_kernels"), str(size)],
+        report,
+        ncu.NcuOptions(
+            metrics=tuple(metric.name for metric in metrics),
+            nvtx_include=(f"{DOMAIN}@{GEMM}/", f"{DOMAIN}@{COPY}/"),
+        ),
+        timeout_s=NCU_TIMEOUT_S,
+        environment=step_environment(),
+    )
 
 
 def nsys_records_ranges(folder: Path, version: str) -> Check:

@@ -13,6 +13,8 @@ from rooflens.quantity import Record
 
 _MARKS = {"passed": "ok", "warning": "warn", "failed": "FAIL", "could_not_look": "?"}
 _INDENT = " " * 7
+TRIALS = {"counters": ("ncu-trial", "self-check-flops", "self-check-bytes")}
+"""Trials without which a level cannot be believed. A timeline has torch's profiler besides nsys."""
 
 
 class Diagnosis(Record, frozen=True, kw_only=True):
@@ -25,10 +27,18 @@ class Diagnosis(Record, frozen=True, kw_only=True):
 def diagnose(found: Surroundings | None = None, *, collect: bool = True) -> Diagnosis:
     """Look, judge, and (`collect`) try the profilers for real on something tiny."""
     found = found if found is not None else look()
-    checks = examine(found)
-    if collect:
-        checks += tiny_collections(found)
-    return Diagnosis(checks=checks, evidence=evidence_levels(found))
+    trials = tiny_collections(found) if collect else ()
+    levels = tuple(_after_trials(level, trials) for level in evidence_levels(found))
+    return Diagnosis(checks=(*examine(found), *trials), evidence=levels)
+
+
+def _after_trials(level: Level, trials: tuple[Check, ...]) -> Level:
+    """A trial that failed outweighs every check that passed."""
+    failed = next((check for check in trials if check.outcome == "failed"
+                   and check.id in TRIALS.get(level.name, ())), None)  # fmt: skip
+    if failed is None or not level.works:
+        return level
+    return Level(name=level.name, works=False, reason=failed.message.rstrip("."), fix=failed.fix)
 
 
 def render_text(diagnosis: Diagnosis) -> str:
