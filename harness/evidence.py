@@ -1,6 +1,7 @@
 """Which evidence works on this machine, and which a run will use.
 
-Theory and counted bytes work everywhere. A timeline needs a GPU and nsys, counters a GPU, ncu and
+Theory and counted bytes work everywhere. A timeline of kernels needs a GPU and nsys or torch's
+profiler (host ranges need no GPU and are recorded when asked for), counters a GPU, ncu and
 permission. Under `auto` what is missing is a warning; evidence that was named and cannot be had
 ends the run with the fix.
 """
@@ -33,15 +34,18 @@ its raw files in the folder; findings are looked for afterwards. ProfilerError w
 """
 COLLECTORS: dict[str, str] = {
     "timeline": "rooflens.harness.collectors.timeline:collect_timeline",
+    "counters": "rooflens.harness.collectors.counters:collect_counters",
 }
 """Module and function of each level's collector, as `module:function`, in order of collection."""
 _BLOCKERS = {
-    "timeline": ("gpu", "torch-cuda", "nsys", "nvtx", "temporary-folder"),
+    "timeline": ("gpu", "torch-cuda", "temporary-folder"),
     "counters": (
         "gpu", "torch-cuda", "sandbox", "ncu", "counter-permission", "temporary-folder",
     ),
 }  # fmt: skip
-"""Checks of the doctor that each level rests on; the first that did not pass is the reason."""
+"""Checks of the doctor that each level rests on; the first that did not pass is the reason.
+
+A timeline needs no nsys: torch's own profiler records one too."""
 
 
 class Level(Record, frozen=True, kw_only=True):

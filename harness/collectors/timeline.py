@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
@@ -28,8 +29,13 @@ SLOWDOWN = 10.0
 """A step under a profiler that takes longer than this many plain steps hangs."""
 NO_KERNEL_CHECKS = ("timeline-kernels",)
 """Checks about missing kernels, which say nothing where no GPU was used."""
-FALLBACK = "nsys is not on the PATH: times are from torch's profiler (Kineto), without OS ranges."
-FALLBACK_FIX = "Install Nsight Systems for launches, OS calls and CUDA-graph nodes as well."
+FALLBACK = (
+    "nsys or the nvtx package is missing: times are from torch's profiler (Kineto), "
+    "without OS ranges."
+)
+FALLBACK_FIX = (
+    "Install Nsight Systems and nvtx for launches, OS calls and CUDA-graph nodes as well."
+)
 
 
 def collect_timeline(plan: RunPlan, run: Run, folder: Path, progress: Progress) -> Run:
@@ -88,7 +94,7 @@ def _captured(
         plan, run, scratch, annotation="modules", warmup=plan.options.warmup, steps=steps
     )
     limit_s = _time_limit_s(run, plan.options.warmup + steps)
-    if shutil.which("nsys") is None:
+    if shutil.which("nsys") is None or find_spec("nvtx") is None:
         with progress.stage("Recording the step with torch's profiler", limit_s / SLOWDOWN):
             reading, trace = _torch_trace(job, scratch, limit_s)
         note = Check(id="timeline-fallback", outcome="warning", message=FALLBACK, fix=FALLBACK_FIX)

@@ -111,7 +111,7 @@ def test_a_whole_gpu_with_permission_gives_everything() -> None:
     ("change", "lost"),
     [
         ({"ncu": ""}, ["counters"]),
-        ({"nsys": ""}, ["timeline"]),
+        ({"nsys": ""}, []),
         ({"can_profile": False, "admin_only": True}, ["counters"]),
         ({"gvisor": True}, ["counters"]),
         ({"torch_cuda": False}, ["timeline", "counters"]),
@@ -145,9 +145,14 @@ def test_named_evidence_that_cannot_be_had_ends_the_run_with_the_fix() -> None:
 
 
 def test_named_evidence_on_the_wrong_device_says_so() -> None:
-    with pytest.raises(ProfilerError, match="runs on cpu") as caught:
-        choose_evidence(("timeline",), "cpu", evidence_levels(H200))
+    with pytest.raises(ProfilerError, match="runs on meta") as caught:
+        choose_evidence(("timeline",), "meta", evidence_levels(H200))
     assert "--device cuda" in caught.value.hint
+
+
+def test_host_ranges_are_recorded_on_a_cpu_when_a_timeline_is_named() -> None:
+    plan = choose_evidence(("timeline",), "cpu", evidence_levels(CPU))
+    assert plan.levels == ("theory", "counted", "timeline")
 
 
 def test_naming_levels_leaves_the_others_out_without_a_word() -> None:
