@@ -242,5 +242,8 @@ def _notes(theory: StepTheory) -> tuple[str, ...]:
             " router and biases are not. Products run at the peak of the activations' dtype."
         )
     if not shape.fused:
-        notes.append("Attention is unfused: scores pass through memory, masked pairs included.")
+        notes.append(
+            "Attention is unfused: scores pass through memory, masked pairs included, and new keys"
+            " and values are copied into the cache."
+        )
     return tuple(notes)

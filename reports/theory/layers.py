@@ -109,14 +109,14 @@ def _attention_block(
     tokens, activation, width = plan.tokens, plan.activation, model.head_dim
     q_heads = model.query_heads // plan.ranks
     kv_heads = kv_heads_of_rank(model, plan.ranks)
+    # Fused, v_proj and rope write into the cache; else a copy of its own does.
+    written = plan.cache if plan.fused else activation_weight(activation)
     for name, heads in (("q_proj", q_heads), ("k_proj", kv_heads), ("v_proj", kv_heads)):
         projection = _projection(
             plan, tokens, model.hidden, heads * width, name, bias=model.qkv_bias
         )
         if name == "v_proj":  # its output is the cache entry
-            projection = replace(
-                projection, bytes_out=plan.cache.vectors_bytes(tokens * heads, width)
-            )
+            projection = replace(projection, bytes_out=written.vectors_bytes(tokens * heads, width))
         yield projection
     if model.qk_norm:
         for detail, heads in (("q_norm", q_heads), ("k_norm", kv_heads)):
@@ -128,8 +128,10 @@ def _attention_block(
                 shape=f"[{tokens},{heads},{width}]",
             )
     yield op.rope(
-        tokens, q_heads, kv_heads, width, plan.positions, activation=activation, cache=plan.cache
+        tokens, q_heads, kv_heads, width, plan.positions, activation=activation, cache=written
     )
+    if not plan.fused:
+        yield op.kv_write(tokens, kv_heads, width, activation=activation, cache=plan.cache)
     heads_of_call = Heads(
         query_heads=q_heads, kv_heads=kv_heads, key_width=width, value_width=width
     )

@@ -40,7 +40,8 @@ class StepShape(Record, frozen=True, kw_only=True):
     queries: tuple[int, ...] = ()
     """New tokens per sequence when they differ (a prefill chunk among decodes)."""
     fused: bool = True
-    """False: scores pass through memory (QK^T, softmax, PV as three kernels)."""
+    """False: scores pass through memory (QK^T, softmax, PV as three kernels), and new keys and
+    values are copied into the cache."""
     absorbed: bool | None = None
     """MLA only: queries meet the latents. None: yes unless the step is a prefill."""
     sampling: bool = False

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import hashlib
 import io
 import json
 import re
@@ -143,6 +145,10 @@ def test_html_asks_for_nothing(tmp_path: Path) -> None:
     assert "<script" not in page
     assert not re.search(r"(src|href)=[\"']?(http|//)|url\(|@import", page)
     assert "lm_head" in page
+    # The only style that the page may use is the one in it, byte for byte.
+    style = page.partition("<style>")[2].partition("</style>")[0]
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"style-src 'sha256-{digest}'" in page
     assert "prefers-color-scheme: dark" in page
 
 

@@ -178,3 +178,13 @@ def test_a_verify_step_keeps_all_logits(qwen: Architecture) -> None:
     assert named(step_theory(qwen, shape), "lm_head").shape == "[5,3584]x[3584,152064]"
     everything = msgspec.structs.replace(shape, logits="all")
     assert step_theory(qwen, shape).operators == step_theory(qwen, everything).operators
+
+
+def test_unfused_attention_copies_new_keys_and_values(qwen: Architecture) -> None:
+    theory = step_theory(qwen, StepShape(batch=3, fused=False, kv_dtype="fp8"))
+    copy = named(theory, "kv_write")
+    assert (copy.count, copy.flops) == (28, 0)
+    assert (copy.bytes_in, copy.bytes_out) == (3 * 2 * 512 * 2, 3 * 2 * 512)
+    assert named(theory, "v_proj").bytes_out == 3 * 512 * 2
+    parts = [o.detail for o in theory.operators if o.name == "attention"]
+    assert parts == ["scores", "softmax", "values"]
