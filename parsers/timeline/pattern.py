@@ -11,6 +11,7 @@ mark of the next.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -147,15 +148,33 @@ def _longest_idle(idle: Int, starts: Int, after: Int, before: Int) -> Int:
 
 
 def _without_partial_ends(rows: list[Int], names: Int, marks: Int) -> list[Int]:
-    """Drop a first or last repetition that lacks some of the marks."""
-    return [r for r in rows if np.isin(marks, names[r]).all()]
+    """Drop repetitions that lack a mark, and a first or last one that is only part of a step."""
+    whole = [r for r in rows if np.isin(marks, names[r]).all()]
+    if len(whole) < 3:
+        return whole
+    sets = [_launches(r, names) for r in whole]
+    typical, _ = Counter(sets).most_common(1)[0]
+    first = 1 if _is_part(sets[0], typical) else 0
+    last = 1 if _is_part(sets[-1], typical) else 0
+    return whole[first : len(whole) - last]
+
+
+def _launches(rows: Int, names: Int) -> tuple[tuple[int, int], ...]:
+    """Names of a repetition and how often each is launched."""
+    ids, counts = np.unique(names[rows], return_counts=True)
+    return tuple((int(i), int(c)) for i, c in zip(ids, counts, strict=True))
+
+
+def _is_part(one: tuple[tuple[int, int], ...], whole: tuple[tuple[int, int], ...]) -> bool:
+    """Fewer launches than `whole`, and none that it does not have."""
+    have = dict(whole)
+    return one != whole and all(count <= have.get(name, 0) for name, count in one)
 
 
 def _alike(rows: list[Int], names: Int) -> float:
     """Share of the repetitions whose launches (names and how often) are the most frequent set."""
     sets: dict[tuple[tuple[int, int], ...], int] = {}
     for r in rows:
-        ids, counts = np.unique(names[r], return_counts=True)
-        key = tuple((int(i), int(c)) for i, c in zip(ids, counts, strict=True))
+        key = _launches(r, names)
         sets[key] = sets.get(key, 0) + 1
     return max(sets.values()) / len(rows)
