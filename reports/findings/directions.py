@@ -12,7 +12,7 @@ from typing import Literal
 from rooflens.model import KernelRow, Op, Run
 from rooflens.reports.findings.dataflow import base_name
 from rooflens.reports.findings.evidence import Evidence
-from rooflens.reports.findings.kernel_names import rows_of
+from rooflens.reports.findings.kernel_names import kind_of, rows_of
 from rooflens.reports.findings.kernel_numbers import metric
 from rooflens.reports.findings.r03_repeat_kv_expand import detect as find_expansion
 from rooflens.reports.findings.r06_gqa_not_packed import detect as find_rereads
@@ -66,6 +66,9 @@ def _gathers(evidence: Evidence) -> Direction:
         if not evidence.kernels:
             return Direction(direction, "could not look", "Nothing was recorded or captured.")
         share = _time_share(evidence, rows)
+        if not _whole_step(evidence):
+            answer = "The capture holds single kernels, not a step with products and attention."
+            return Direction(direction, "could not look", answer)
         return Direction(
             direction,
             "yes" if share and share > 0.02 else "no",
@@ -172,16 +175,18 @@ def _occupancy_fact(kernel: KernelRow, occupancy: float) -> str:
 
 def _pages(evidence: Evidence) -> Direction:
     direction = "Fragmentation of a paged KV cache"
-    paged = [row for row in rows_of(evidence.kernels, "attention") if _is_paged(evidence, row)]
+    paged = [
+        row
+        for row in rows_of(evidence.kernels, "attention", "kv_write")
+        if _is_paged(evidence.kernels[row])
+    ]
     pages = [op for op in evidence.ops if "paged" in op.name or "reshape_and_cache" in op.name]
     if not paged and not pages:
-        if evidence.ops or rows_of(evidence.kernels, "attention"):
-            return Direction(
-                direction,
-                "no",
-                "No paged cache is in use: keys and values lie in one tensor a layer.",
-            )
-        return Direction(direction, "could not look", "No attention is in the evidence.")
+        if evidence.fused or evidence.composites:
+            answer = "No paged cache is in use: keys and values lie in one tensor a layer."
+            return Direction(direction, "no", answer)
+        answer = "No kernel or op in the evidence names a paged cache; names need not tell."
+        return Direction(direction, "could not look", answer)
     row = next(
         (r for r in evidence.operators if r.op_class == "attention" and r.part is None), None
     )
@@ -202,9 +207,9 @@ def _pages(evidence: Evidence) -> Direction:
     )
 
 
-def _is_paged(evidence: Evidence, row: int) -> bool:
-    name = evidence.kernels[row].name.lower()
-    return "paged" in name or "block_table" in name or "ragged" in name
+def _is_paged(kernel: KernelRow) -> bool:
+    name = kernel.name.lower()
+    return any(word in name for word in ("paged", "block_table", "reshape_and_cache"))
 
 
 def _moved_elsewhere(evidence: Evidence) -> Direction:
@@ -234,18 +239,21 @@ def _moved_elsewhere(evidence: Evidence) -> Direction:
         if problem
         else "Nothing outside the model's operators takes a visible part of the step."
     )
-    if not problem and not _timed(evidence):
+    if not problem and not _whole_step(evidence):
         return Direction(
             direction,
             "could not look",
-            "No op makes the host wait; sampling, communication and idle time need kernel times.",
+            "Sampling, communication and idle time need the kernels of a whole step with their "
+            "times (products and attention at least).",
             tuple(facts),
         )
     return Direction(direction, "yes" if problem else "no", answer, tuple(facts))
 
 
-def _timed(evidence: Evidence) -> bool:
-    return any(kernel.duration_ns.value is not None for kernel in evidence.kernels)
+def _whole_step(evidence: Evidence) -> bool:
+    """True when timed products and attention are there: a few kernels are no step."""
+    kinds = {kind_of(k.name) for k in evidence.kernels if k.duration_ns.value is not None}
+    return {"product", "attention"} <= kinds
 
 
 def _time_share(evidence: Evidence, rows: Iterable[int]) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +21,7 @@ from rooflens.model import (
 )
 from rooflens.reports.findings.attention import Composite, Fused, composites, fused_calls
 from rooflens.reports.findings.dataflow import Flow
-from rooflens.reports.format import plural
+from rooflens.reports.format import count_text, plural
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,13 @@ class Evidence:
             for row in rows
             if (moved := self.kernels[row].dram_bytes.value) is not None
         }
+
+    def names_of(self, rows: Iterable[int], limit: int = 4) -> tuple[str, ...]:
+        """`56 × flash_fwd_kernel` lines, equal names added up, most launches first."""
+        counts: Counter[str] = Counter()
+        for row in rows:
+            counts[self.kernels[row].short_name] += self.kernels[row].count
+        return tuple(f"{count_text(count)} × {name}" for name, count in counts.most_common(limit))
 
     def of_class(self, *classes: str) -> list[Op]:
         """The ops of these operator classes."""

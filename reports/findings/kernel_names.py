@@ -24,6 +24,12 @@ _KINDS = {
 """Families of the kernel dictionary -> kinds that rules ask for; other families keep their name."""
 
 _FALLBACK = re.compile(r"wmma_tensorop|simt_(h|bf16)gemm", re.IGNORECASE)
+_SAMPLES = re.compile(
+    r"sort|top_?k|top_?p|min_?p|sampling::|argmax|multinomial|exponential", re.IGNORECASE
+)
+_NO_LAYOUT_COPY = re.compile(
+    r"float16_copy|WithCast|CatArray|cast_|half_copy|float_copy|batch_memcpy", re.IGNORECASE
+)
 _EFFICIENT = re.compile(r"fmha_cutlassF|PyTorchMemEffAttention", re.IGNORECASE)
 _NORM_PIECE = re.compile(r"MeanOps|rsqrt_kernel|pow_tensor_scalar")
 _LOW_PRECISION = re.compile(
@@ -107,8 +113,10 @@ def rope_fragments(kernels: Sequence[KernelRow]) -> list[int]:
 
 
 def copy_kernels(kernels: Sequence[KernelRow]) -> list[int]:
-    """Copies and concatenations."""
-    return rows_of(kernels, "copy")
+    """Copies that keep the dtype; casts and concatenations are something else."""
+    return [
+        row for row in rows_of(kernels, "copy") if not _NO_LAYOUT_COPY.search(kernels[row].name)
+    ]
 
 
 def dequantisers(kernels: Sequence[KernelRow]) -> list[int]:
@@ -122,5 +130,5 @@ def lora_kernels(kernels: Sequence[KernelRow]) -> list[int]:
 
 
 def sampler_kernels(kernels: Sequence[KernelRow]) -> list[int]:
-    """Sort, top-k, argmax and drawing."""
-    return rows_of(kernels, "sampler")
+    """Sort, top-k, argmax and drawing; random numbers alone fill tensors, scans serve anything."""
+    return [row for row in rows_of(kernels, "sampler") if _SAMPLES.search(kernels[row].name)]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 
+from rooflens.errors import RooflensError
 from rooflens.model import KernelRow, Machine, Roof
+from rooflens.reports.theory.gpus import gpu
 from rooflens.units import NS_PER_S
 
 
@@ -43,25 +46,27 @@ def flop_share(kernel: KernelRow, roof: Roof | None) -> float | None:
     return done / time * NS_PER_S / roof.peak_flops_per_s
 
 
-def multiprocessors(machine: Machine) -> int | None:
-    """SMs of the machine's GPU by the data sheet; None when the GPU is not known."""
-    if not machine.gpu:
-        return None
-    from rooflens.errors import RooflensError
-    from rooflens.reports.theory.gpus import gpu
-
+@lru_cache(maxsize=64)
+def _sms(name: str) -> int | None:
     try:
-        return gpu(machine.gpu).sms
+        return gpu(name).sms
     except RooflensError:
         return None
 
 
-def waves(kernel: KernelRow, machine: Machine) -> float | None:
+def multiprocessors(machine: Machine, roof: Roof | None = None) -> int | None:
+    """SMs by the data sheet of the machine's GPU, else of the roof's; None when not known."""
+    if machine.gpu and (found := _sms(machine.gpu)):
+        return found
+    return _sms(roof.name) if roof is not None and not roof.prediction else None
+
+
+def waves(kernel: KernelRow, machine: Machine, roof: Roof | None = None) -> float | None:
     """Blocks over blocks that the GPU holds at once; by SMs alone where ncu did not say."""
     measured = metric(kernel, "waves_per_sm")
     if measured is not None:
         return measured
-    count, sms = blocks(kernel), multiprocessors(machine)
+    count, sms = blocks(kernel), multiprocessors(machine, roof)
     return None if count is None or not sms else count / sms
 
 

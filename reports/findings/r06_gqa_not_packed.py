@@ -27,7 +27,9 @@ def detect(evidence: Evidence) -> Answer:
         and bandwidth_share(evidence.kernels[row], evidence.roof) is not None
     ]
     if not measured:
-        return CannotLook("the attention kernels have no DRAM and L2 bytes with a duration")
+        first = evidence.kernels[rows[0]]
+        reason = first.dram_bytes.absent or first.l2_bytes.absent or "no share of the DRAM roof"
+        return CannotLook(f"{first.short_name} has no DRAM and L2 bytes to compare: {reason}")
     found: dict[int, tuple[float, float]] = {}
     evidence_lines = []
     for row in measured:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rooflens.model import KernelRow
 from rooflens.reports.findings.evidence import Evidence
 from rooflens.reports.findings.kernel_names import rows_of
 from rooflens.reports.findings.kernel_numbers import (
@@ -24,32 +25,32 @@ def detect(evidence: Evidence) -> Answer:
     rows = rows_of(evidence.kernels, "attention")
     if not rows:
         return CannotLook("no fused attention kernel is in the capture")
-    judged = 0
     found: dict[int, tuple[float, float]] = {}
     lines = []
+    unknown = ""
     for row in rows:
         kernel = evidence.kernels[row]
-        filled = waves(kernel, evidence.machine)
-        share = bandwidth_share(kernel, evidence.roof)
-        if filled is None or share is None:
+        if _fills(evidence, kernel):
             continue
-        judged += 1
+        share = bandwidth_share(kernel, evidence.roof)
+        if share is None:
+            unknown = unknown or _why_unknown(evidence, kernel)
+            continue
         small = (kernel.dram_bytes.value or 0) < ATTENTION_BYTES_MIN.value
         busy = (flop_share(kernel, evidence.roof) or 0) > MEMORY_BOUND_FLOP_SHARE_MAX.value
-        underfilled = filled < 1 and _fewer_blocks_than_sms(evidence, row)
-        if small or busy or not underfilled or share >= DECODE_BANDWIDTH_LOW.value:
-            continue
-        time = (kernel.duration_ns.value or 0) * kernel.count
-        found[row] = (0.0, time * (1 - share / DECODE_BANDWIDTH_LOW.value))
-        lines.append(
-            f"{kernel.short_name}: {count_text(blocks(kernel) or 0)} blocks "
-            f"({filled:.2f} waves), {bytes_text(kernel.dram_bytes.value or 0)} at "
-            f"{percent_text(share)} of the DRAM roof"
-        )
-    if not judged:
-        return CannotLook("the attention kernels have no grid with bytes and a duration")
+        filled = waves(kernel, evidence.machine, evidence.roof)
+        if filled is None:
+            unknown = unknown or _why_unknown(evidence, kernel)
+        elif not (small or busy or filled >= 1 or share >= DECODE_BANDWIDTH_LOW.value):
+            time = evidence.time_of([row])
+            found[row] = (0.0, time * (1 - share / DECODE_BANDWIDTH_LOW.value))
+            lines.append(
+                f"{kernel.short_name}: {count_text(blocks(kernel) or 0)} blocks "
+                f"({filled:.2f} waves), {bytes_text(kernel.dram_bytes.value or 0)} at "
+                f"{percent_text(share)} of the DRAM roof"
+            )
     if not found:
-        return None
+        return CannotLook(unknown) if unknown else None
     return Claim(
         title="An attention kernel does not fill the GPU: fewer blocks than multiprocessors",
         kernel_ns=found,
@@ -60,10 +61,23 @@ def detect(evidence: Evidence) -> Answer:
     )
 
 
-def _fewer_blocks_than_sms(evidence: Evidence, row: int) -> bool:
-    """Blocks below SMs where both are known; otherwise the waves have to do."""
-    count, sms = blocks(evidence.kernels[row]), multiprocessors(evidence.machine)
-    return True if count is None or sms is None else count < sms
+def _fills(evidence: Evidence, kernel: KernelRow) -> bool:
+    """True when there is a block for every multiprocessor: then this rule has nothing to say."""
+    count, sms = blocks(kernel), multiprocessors(evidence.machine, evidence.roof)
+    return count is not None and sms is not None and count >= sms
+
+
+def _why_unknown(evidence: Evidence, kernel: KernelRow) -> str:
+    """What is missing to judge a kernel that may not fill the GPU."""
+    if blocks(kernel) is None:
+        return f"{kernel.short_name} has no grid in the capture"
+    if multiprocessors(evidence.machine, evidence.roof) is None:
+        return (
+            f"{kernel.short_name} has {count_text(blocks(kernel) or 0)} blocks, but the GPU is "
+            "not named in the capture"
+        )
+    reason = kernel.dram_bytes.absent or "no share of the DRAM roof"
+    return f"{kernel.short_name} has no DRAM rate: {reason}"
 
 
 RULE = Rule(

@@ -53,10 +53,7 @@ def _from_kernels(evidence: Evidence) -> Answer:
         no_bytes="which of a norm's bytes each kernel moved is unknown without recorded ops",
         confidence="medium",
         confidence_reason="mean and rsqrt kernels of eager PyTorch stand beside each other",
-        evidence=tuple(
-            f"{evidence.kernels[row].count} × {evidence.kernels[row].short_name}"
-            for row in rows[:4]
-        ),
+        evidence=evidence.names_of(rows),
         kernels=tuple(rows),
     )
 

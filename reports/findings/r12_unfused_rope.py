@@ -51,10 +51,7 @@ def _from_kernels(evidence: Evidence) -> Answer:
         no_bytes="which bytes the pieces moved is unknown without recorded ops",
         confidence="low",
         confidence_reason="neg kernels of eager PyTorch are almost only used by rotate_half",
-        evidence=tuple(
-            f"{evidence.kernels[row].count} × {evidence.kernels[row].short_name}"
-            for row in rows[:4]
-        ),
+        evidence=evidence.names_of(rows),
         kernels=tuple(rows),
     )
 

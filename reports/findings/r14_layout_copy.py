@@ -70,10 +70,7 @@ def _from_kernels(evidence: Evidence) -> Answer:
         confidence_reason="a copy kernel's name does not say whether the copy could be avoided",
         evidence=(
             f"{count_text(launches)} launches, {time_text(spent)} of {time_text(everything)}",
-            *(
-                f"{evidence.kernels[row].count} × {evidence.kernels[row].short_name}"
-                for row in rows[:3]
-            ),
+            *evidence.names_of(rows),
         ),
     )
 

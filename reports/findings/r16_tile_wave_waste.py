@@ -19,7 +19,7 @@ def detect(evidence: Evidence) -> Answer:
     lines = []
     for row in rows_of(evidence.kernels, "product"):
         kernel = evidence.kernels[row]
-        filled = waves(kernel, evidence.machine)
+        filled = waves(kernel, evidence.machine, evidence.roof)
         compute = flop_share(kernel, evidence.roof)
         memory = bandwidth_share(kernel, evidence.roof)
         if filled is None or compute is None or memory is None:

@@ -54,9 +54,7 @@ def detect(evidence: Evidence) -> Answer:
         no_bytes=NO_BYTES,
         confidence="low",
         confidence_reason="a copy to the host is a wait only where the host needs its result",
-        evidence=tuple(
-            f"{evidence.kernels[row].count} × {evidence.kernels[row].name}" for row in rows[:4]
-        ),
+        evidence=evidence.names_of(rows),
         kernels=tuple(rows),
     )
 

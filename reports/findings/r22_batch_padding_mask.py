@@ -54,10 +54,7 @@ def _from_kernels(evidence: Evidence) -> Answer:
         no_bytes="whether a mask was passed, and how large, is unknown without recorded ops",
         confidence="low",
         confidence_reason="fp32 or an old GPU also lead to this kernel",
-        evidence=tuple(
-            f"{evidence.kernels[row].count} × {evidence.kernels[row].short_name}"
-            for row in rows[:3]
-        ),
+        evidence=evidence.names_of(rows),
         kernels=tuple(rows),
     )
 

@@ -78,10 +78,7 @@ def _from_kernels(evidence: Evidence) -> Answer:
         no_bytes="the kernels' bytes were not measured",
         confidence="medium",
         confidence_reason="the kernels are known by name",
-        evidence=tuple(
-            f"{evidence.kernels[row].count} × {evidence.kernels[row].short_name}"
-            for row in rows[:4]
-        ),
+        evidence=evidence.names_of(rows),
         kernels=tuple(rows),
     )
 

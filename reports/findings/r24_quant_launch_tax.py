@@ -6,7 +6,7 @@ from rooflens.reports.findings.evidence import Evidence
 from rooflens.reports.findings.kernel_names import rows_of
 from rooflens.reports.findings.rule import Answer, CannotLook, Claim, Rule
 from rooflens.reports.findings.thresholds import QUANT_TIME_SHARE_MIN
-from rooflens.reports.format import count_text, percent_text, plural, time_text
+from rooflens.reports.format import percent_text, plural, time_text
 
 
 def detect(evidence: Evidence) -> Answer:
@@ -29,10 +29,7 @@ def detect(evidence: Evidence) -> Answer:
         confidence_reason="the kernels are known by name",
         evidence=(
             f"{time_text(spent)} of {time_text(everything)}",
-            *(
-                f"{count_text(evidence.kernels[row].count)} × {evidence.kernels[row].short_name}"
-                for row in rows[:4]
-            ),
+            *evidence.names_of(rows),
         ),
     )
 

@@ -45,10 +45,7 @@ def _against(evidence: Evidence, base: Evidence, narrow: list[int]) -> Answer:
         no_bytes=NO_BYTES,
         confidence="high",
         confidence_reason="both runs were timed, quantising included",
-        evidence=tuple(
-            f"{evidence.kernels[row].count} × {evidence.kernels[row].short_name}"
-            for row in narrow[:4]
-        ),
+        evidence=evidence.names_of(narrow),
     )
 
 

@@ -79,10 +79,7 @@ def _from_kernels(evidence: Evidence) -> Answer:
         confidence="medium",
         confidence_reason="the kernels are known by name; with several adapters in a batch they "
         "are needed",
-        evidence=tuple(
-            f"{evidence.kernels[row].count} × {evidence.kernels[row].short_name}"
-            for row in rows[:4]
-        ),
+        evidence=evidence.names_of(rows),
         kernels=tuple(rows),
     )
 

@@ -77,10 +77,7 @@ def _from_kernels(evidence: Evidence) -> Answer:
         confidence_reason="sort, top-k and sampling kernels are known by name",
         evidence=(
             f"{time_text(spent)} of {time_text(everything)}",
-            *(
-                f"{evidence.kernels[row].count} × {evidence.kernels[row].short_name}"
-                for row in rows[:4]
-            ),
+            *evidence.names_of(rows),
         ),
     )
 

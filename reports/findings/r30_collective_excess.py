@@ -7,7 +7,7 @@ from collections import Counter
 from rooflens.reports.findings.evidence import Evidence
 from rooflens.reports.findings.kernel_names import rows_of
 from rooflens.reports.findings.rule import Answer, CannotLook, Claim, Rule
-from rooflens.reports.findings.thresholds import COLLECTIVES_PER_LAYER
+from rooflens.reports.findings.thresholds import COLLECTIVES_PER_LAYER, COLLECTIVES_TOLERANCE
 from rooflens.reports.format import count_text, plural
 
 NO_BYTES = "collectives move bytes between GPUs, which are not DRAM bytes of one"
@@ -48,7 +48,7 @@ def _from_kernels(evidence: Evidence) -> Answer:
     if layers is None:
         return CannotLook("the number of layers cannot be told: no attention kernel")
     launches = sum(evidence.kernels[row].count for row in rows)
-    if launches <= COLLECTIVES_PER_LAYER.value * layers + 2:
+    if launches / layers < COLLECTIVES_PER_LAYER.value + COLLECTIVES_TOLERANCE.value:
         return None
     return Claim(
         title=(
@@ -59,10 +59,7 @@ def _from_kernels(evidence: Evidence) -> Answer:
         confidence="low",
         confidence_reason="layers are counted by attention launches; a collective kernel's time is "
         "mostly waiting for the slowest GPU and proves nothing",
-        evidence=tuple(
-            f"{evidence.kernels[row].count} × {evidence.kernels[row].short_name}"
-            for row in rows[:4]
-        ),
+        evidence=evidence.names_of(rows),
         kernels=tuple(rows),
     )
 
@@ -86,6 +83,6 @@ RULE = Rule(
     fixed_in="vllm#52301: a redundant MoE all-reduce, 4.07 to 4.64 ms a token and back",
     example="3 all-reduces in a layer where 2 are enough",
     limits="Only counts are judged: a collective's duration is mostly another GPU's lateness.",
-    thresholds=(COLLECTIVES_PER_LAYER,),
+    thresholds=(COLLECTIVES_PER_LAYER, COLLECTIVES_TOLERANCE),
     detect=detect,
 )

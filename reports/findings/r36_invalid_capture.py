@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from rooflens.model import KernelRow
 from rooflens.reports.findings.evidence import Evidence
 from rooflens.reports.findings.kernel_names import rows_of
 from rooflens.reports.findings.kernel_numbers import bandwidth_share, metric
 from rooflens.reports.findings.rule import Answer, Claim, Rule
 from rooflens.reports.findings.thresholds import PEAK_TOLERANCE
 from rooflens.reports.format import percent_text, plural
+
+_SPOILING = ("ncu-dead-kernels", "timeline-graphs", "ncu-report-cut", "ncu-csv-cut", "ncu-error")
+"""Checks whose warning means that the kernels which matter may be missing."""
 
 _PEAK_METRICS = (
     "dram_percent_of_roof", "tensor_percent_of_roof", "flop_percent_of_roof",
@@ -17,7 +21,11 @@ _PEAK_METRICS = (
 
 def _problems(evidence: Evidence) -> list[str]:
     """Why the captures cannot be trusted, most basic reason first."""
-    problems = [f"{check.message}" for check in evidence.checks if check.outcome == "failed"]
+    problems = [
+        check.message
+        for check in evidence.checks
+        if check.outcome == "failed" or (check.outcome == "warning" and check.id in _SPOILING)
+    ]
     traced = [capture for capture in evidence.captures if capture.format]
     graph_launches = sum(graph.launches for graph in evidence.graphs)
     if traced and not evidence.kernels:
@@ -26,8 +34,11 @@ def _problems(evidence: Evidence) -> list[str]:
                 f"{plural(graph_launches, 'CUDA graph launch', 'CUDA graph launches')} without "
                 "node rows: capture again with --cuda-graph-trace=node"
             )
-        elif not problems:
+        elif not problems and not _has_ranges(evidence):
             problems.append("no kernel is in the capture")
+    elif traced and not any(map(_is_measured, evidence.kernels)):
+        reason = evidence.kernels[0].duration_ns.absent or "nothing was collected"
+        problems.append(f"no kernel has a time, bytes or FLOPs ({reason})")
     if evidence.ops and evidence.kernels:
         missing = [kind for kind in ("product", "attention") if not rows_of(evidence.kernels, kind)]
         if "product" in missing:
@@ -36,6 +47,16 @@ def _problems(evidence: Evidence) -> list[str]:
     if over:
         problems.append(over)
     return problems
+
+
+def _has_ranges(evidence: Evidence) -> bool:
+    """A table of ranges alone is a capture of its own kind, and says nothing about kernels."""
+    return evidence.timeline is not None and bool(evidence.timeline.ranges)
+
+
+def _is_measured(kernel: KernelRow) -> bool:
+    quantities = (kernel.duration_ns, kernel.dram_bytes, kernel.l2_bytes, kernel.flops)
+    return any(quantity.value is not None for quantity in quantities)
 
 
 def _over_peak(evidence: Evidence) -> str:

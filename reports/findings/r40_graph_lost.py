@@ -5,18 +5,24 @@ from __future__ import annotations
 from rooflens.reports.findings.evidence import Evidence
 from rooflens.reports.findings.r19_launch_gap import representative
 from rooflens.reports.findings.rule import Answer, CannotLook, Claim, Rule
+from rooflens.reports.findings.thresholds import NODES_PER_LAUNCH_MIN
 from rooflens.reports.format import count_text, plural
 
 
-def _launches(evidence: Evidence) -> int:
-    return sum(graph.launches for graph in evidence.graphs)
+def graph_launches(evidence: Evidence) -> int:
+    """Graph launches without node rows; with node rows, kernels above launches give them away."""
+    opaque = sum(graph.launches for graph in evidence.graphs)
+    step = representative(evidence)
+    if opaque or step is None or not step.launches:
+        return opaque
+    return step.launches if step.kernels / step.launches >= NODES_PER_LAUNCH_MIN.value else 0
 
 
 def detect(evidence: Evidence) -> Answer:
     base = evidence.baseline
     if base is None or evidence.timeline is None or base.timeline is None:
         return CannotLook("both runs need a timeline: only that shows graph launches")
-    before, after = _launches(base), _launches(evidence)
+    before, after = graph_launches(base), graph_launches(evidence)
     if not before or after:
         return None
     step = representative(evidence)
@@ -50,5 +56,6 @@ RULE = Rule(
     remedy="Capture the size in use (vLLM: cudagraph_capture_sizes), remove syncs inside the step",
     fixed_in="no version; vllm#51509 and kekzl/imp#1709 (2.4 times slower) fell back silently",
     example="28 graph launches a step before, 1,373 kernel launches now",
+    thresholds=(NODES_PER_LAUNCH_MIN,),
     detect=detect,
 )

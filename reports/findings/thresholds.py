@@ -103,6 +103,11 @@ QUANT_TIME_SHARE_MIN = Threshold(0.05, "share of kernel time from which quantisi
 COLLECTIVES_PER_LAYER = Threshold(
     2, "collectives that a dense tensor-parallel layer needs", "after o_proj and after down_proj"
 )
+COLLECTIVES_TOLERANCE = Threshold(
+    0.5,
+    "collectives per layer above what is needed that captured kernels may show",
+    "embedding and logits need one each per step, and prefill chunks split",
+)
 L2_RESIDENT_MAX = Threshold(
     0.7, "moved over minimum bytes below which the cache served the operator", OWN
 )
@@ -111,6 +116,9 @@ SLOWER_MIN = Threshold(
     0.05,
     "relative growth of a time from which a difference is slower",
     "identical code differs by up to 5 % between runs (aprender#2009: 13 %, across jobs more)",
+)
+NODES_PER_LAUNCH_MIN = Threshold(
+    1.5, "kernels per launching call from which a step was launched as graphs", OWN
 )
 PEAK_TOLERANCE = Threshold(
     1.05, "share of a hardware peak above which a capture contradicts itself", "clock rounding"

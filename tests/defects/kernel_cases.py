@@ -104,12 +104,12 @@ def product(name: str, compute: float, memory: float = 0.05) -> Run:
 
 def timeline(
     wall_ms: float, busy_ms: float, count: int, kernel_us: float = 5.0, bound: str = "",
-    graphs: int = 0, **fields: Any,
+    graphs: int = 0, calls: int | None = None, **fields: Any,
 ) -> Run:  # fmt: skip
     """A run with a timeline of one step."""
     step = StepTime(
         index=0, start_ns=0, wall_ns=wall_ms * 1e6, busy_ns=busy_ms * 1e6,
-        idle_ns=(wall_ms - busy_ms) * 1e6, launches=count, kernels=count,
+        idle_ns=(wall_ms - busy_ms) * 1e6, launches=calls or count, kernels=count,
     )  # fmt: skip
     return kernels(
         row(NORM, count=count, ns=kernel_us * 1000),
@@ -343,6 +343,12 @@ CASES: tuple[Case, ...] = (
         "batch above the captured sizes",
         lambda: timeline(24.0, 9.0, 1373),
         baseline=lambda: timeline(10.0, 9.0, 1373, graphs=28),
+    ),
+    planted(
+        "R40",
+        "nodes traced: 500 calls for 1375 kernels before",
+        lambda: timeline(24.0, 9.0, 1375),
+        baseline=lambda: timeline(10.0, 9.0, 1375, calls=500),
     ),
     planted(
         "R40",
