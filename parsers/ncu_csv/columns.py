@@ -16,9 +16,10 @@ IDENTITY = {
 """Every column that is not a metric of a wide table. NVTX columns are known by their colons."""
 
 _RANGE = re.compile(
-    r"^(?P<domain>[^:]*):(?P<name>.*?):(?:none|[A-Za-z]\w*):[^:]*:(?:none|[A-Za-z]+):[^:]*:"
-    r"(?:none|ASCII|UNICODE|REGISTERED|[A-Z]+)(?::.*)?$",
-    re.S,
+    r"^(?P<domain>[^:]*):(?P<name>.*?):"
+    r"(?:none|unknown|(?:unsigned_?)?u?int\d+(?:_t)?|double|float):[^:]*:"
+    r"(?:none|unknown|A?RGB\d*):[^:]*:(?:none|unknown|ASCII|UNICODE|REGISTERED)(?::.*)?$",
+    re.S | re.I,
 )
 _QUOTED = re.compile(r'"([^"]*)"')
 OWN_DOMAIN = "rooflens"
