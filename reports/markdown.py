@@ -62,6 +62,8 @@ def render_markdown(page: Page) -> str:
 
 def _head(page: Page) -> str:
     lines = [f"### {escape(page.title)}", "", f"**{escape(page.verdict.sentence)}**", ""]
+    if page.changes is not None:
+        lines += [f"Against the baseline: **{escape(page.changes.sentence)}**", ""]
     lines += [escape(page.verdict.lead), ""]
     lines += ["| | | evidence | |", "|---|---:|---|---|"]
     lines += [

@@ -28,6 +28,8 @@ def render_text(page: Page, width: int = DEFAULT_WIDTH, color: bool = False) -> 
     console.print(_wrapped(page.subtitle, width, style="dim"))
     console.print()
     console.print(_wrapped(page.verdict.sentence, width, style="bold"))
+    if page.changes is not None:
+        console.print(_wrapped(f"Against the baseline: {page.changes.sentence}", width))
     console.print()
     _numbers(console, page)
     _problems(console, page)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from pathlib import Path
 
 import click
@@ -84,7 +85,7 @@ def _rendered(run: Run, baseline: Run | None, format: str, table: str) -> str:
     if format == "text":
         from rooflens.reports.text import render_text
 
-        return render_text(page)
+        return render_text(page, color=sys.stdout.isatty())
     from rooflens.reports.html import render_html
 
     return render_html(page)

@@ -119,8 +119,10 @@ def _saves(basis: Basis, finding: Finding) -> str:
     saved, requested = finding.saving_bytes, basis.run.totals.requested_bytes.value
     parts = []
     if saved.value is not None:
-        share = f" ({percent_text(saved.value / requested)} of the requested bytes)"
-        parts.append(f"{bytes_text(saved.value)} {per_what(basis.run)}{share if requested else ''}")
+        text = f"{bytes_text(saved.value)} {per_what(basis.run)}"
+        if requested:
+            text += f" ({percent_text(saved.value / requested)} of the requested bytes)"
+        parts.append(text)
     if finding.saving_ns is not None and finding.saving_ns.high > 0:
         text = time_range_text(finding.saving_ns)
         if basis.roof is not None and not basis.same_device:

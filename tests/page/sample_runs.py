@@ -201,6 +201,29 @@ def gpu_run(**fields: Any) -> Run:
     return counted_run(roof, **(values | fields))
 
 
+def calm_run() -> Run:
+    """The GPU run with checks that all passed, so that it can be compared."""
+    return gpu_run(checks=CHECKS[:1])
+
+
+def changed_run() -> Run:
+    """`calm_run` after a change: attention asks for more, one kernel is another, slower steps."""
+    run = calm_run()
+    rows = tuple(
+        replace(row, requested_bytes=counted(500_000_000)) if row.op_class == "attention" else row
+        for row in run.operators
+    )
+    totals = replace(run.totals, requested_bytes=counted(1_454_000_000))
+    kernels = (
+        replace(run.kernels[0], name="other_gemv", short_name="other_gemv"),
+        *run.kernels[1:],
+    )
+    return replace(
+        run, operators=rows, totals=totals, kernels=kernels, findings=run.findings[:1],
+        step_times_ns=tuple(time * 1.2 for time in run.step_times_ns),
+    )  # fmt: skip
+
+
 def kernel(
     name: str, count: int, time: float, nbytes: float, flops: float, **fields: Any
 ) -> KernelRow:

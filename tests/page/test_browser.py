@@ -25,10 +25,10 @@ from tests.page import sample_runs
 pytestmark = pytest.mark.browser
 
 PAGES = {
-    "nothing": builders.run,
-    "counted": sample_runs.counted_run,
-    "gpu": sample_runs.gpu_run,
-    "hostile": sample_runs.hostile_run,
+    "nothing": lambda: build_page(builders.run()),
+    "counted": lambda: build_page(sample_runs.counted_run()),
+    "gpu": lambda: build_page(sample_runs.changed_run(), sample_runs.calm_run()),
+    "hostile": lambda: build_page(sample_runs.hostile_run()),
 }
 OPEN_FOLDS = "document.querySelectorAll('details').forEach(function (d) { d.open = true; });"
 RUN_AXE = """
@@ -58,7 +58,7 @@ def chromium(folder: Path, *arguments: str) -> str:
 
 def write(folder: Path, name: str) -> Path:
     file = folder / "report.html"
-    file.write_text(render_html(build_page(PAGES[name]())), "utf-8")
+    file.write_text(render_html(PAGES[name]()), "utf-8")
     return file
 
 

@@ -55,18 +55,20 @@ class Outline(HTMLParser):
         return [value for _, attribute, value in self.attributes if attribute == name]
 
 
-RUNS = {
-    "nothing": builders.run,
-    "counted": sample_runs.counted_run,
-    "no roof": lambda: sample_runs.counted_run(None),
-    "gpu": sample_runs.gpu_run,
-    "hostile": sample_runs.hostile_run,
+PAGES = {
+    "nothing": lambda: build_page(builders.run()),
+    "counted": lambda: build_page(sample_runs.counted_run()),
+    "no roof": lambda: build_page(sample_runs.counted_run(None)),
+    "gpu": lambda: build_page(sample_runs.gpu_run()),
+    "hostile": lambda: build_page(sample_runs.hostile_run()),
+    "changed": lambda: build_page(sample_runs.changed_run(), sample_runs.calm_run()),
+    "hostile change": lambda: build_page(sample_runs.hostile_run(), sample_runs.gpu_run()),
 }
 
 
-@pytest.fixture(params=RUNS, ids=list(RUNS))
+@pytest.fixture(params=PAGES, ids=list(PAGES))
 def page(request: pytest.FixtureRequest) -> str:
-    return render_html(build_page(RUNS[request.param]()))
+    return render_html(PAGES[request.param]())
 
 
 def test_the_elements_nest_and_ids_are_unique(page: str) -> None:
@@ -134,8 +136,9 @@ def test_the_same_run_gives_the_same_page() -> None:
     assert first == render_html(build_page(sample_runs.gpu_run()))
 
 
-def test_hostile_names_are_only_text() -> None:
-    page = render_html(build_page(sample_runs.hostile_run()))
+@pytest.mark.parametrize("name", ["hostile", "hostile change"])
+def test_hostile_names_are_only_text(name: str) -> None:
+    page = render_html(PAGES[name]())
     outline = Outline(page)
     assert "img" not in outline.tags
     assert outline.tags.count("script") == 2

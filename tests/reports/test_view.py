@@ -261,3 +261,32 @@ def test_a_finding_without_a_known_saving_says_so() -> None:
     )  # fmt: skip
     page = build_page(builders.run(findings=(finding,)))
     assert page.findings.cards[0].saves == "not known: no shapes"
+
+
+def test_without_a_baseline_there_is_no_section_what_changed() -> None:
+    assert build_page(sample_runs.gpu_run()).changes is None
+
+
+def test_a_baseline_adds_what_changed_with_signs_and_words() -> None:
+    changes = build_page(sample_runs.changed_run(), sample_runs.calm_run()).changes
+    assert changes is not None
+    tables = {table.id: table for table in changes.tables}
+    rows = dict(zip(column(tables["changes-operators"], "What"),
+                    column(tables["changes-operators"], "Change"), strict=True))  # fmt: skip
+    assert rows["attention: requested bytes"] == "+100.0 MB (+25 %)"
+    assert "▲ worse" in column(tables["changes-operators"], "Verdict")
+    assert "gemv_bf16 -> other_gemv" in column(tables["changes-kernels"], "Kernel")[0]
+    assert any("Step time 2.50 ms -> 3.00 ms (+20 %)" in note for note in changes.notes)
+
+
+def test_a_run_against_itself_changed_nothing() -> None:
+    changes = build_page(sample_runs.calm_run(), sample_runs.calm_run()).changes
+    assert changes is not None
+    assert changes.tables == ()
+
+
+def test_what_must_not_be_compared_is_said() -> None:
+    changes = build_page(sample_runs.gpu_run(), sample_runs.gpu_run()).changes
+    assert changes is not None
+    environment = next(table for table in changes.tables if table.id == "changes-environment")
+    assert "times" in column(environment, "Not compared because of it")[0]
