@@ -77,12 +77,13 @@ def make_plan(options: RunOptions) -> RunPlan:
     kind = workload(options.workload)
     _refuse_foreign_options(options)
     roof_of = gpu(options.gpu) if options.gpu else None
-    model = options.model or StepSpec().model
+    # Absolute, because a profiler runs the same spec in a folder of its own.
+    model = _absolute(options.model or StepSpec().model)
     config = load_config(model)
     architecture = Architecture.from_config(config, name=model_name(model))
     spec = kind.spec(
         model=model,
-        weights=options.weights,
+        weights=_absolute(options.weights) if options.weights else None,
         batch=options.batch,
         context=options.context,
         prompt=options.prompt,
@@ -153,6 +154,12 @@ def layers_that_fit(step_s: float, layers: int, layer_share: float) -> int:
     if per_layer_s <= 0:
         return layers
     return max(1, min(layers, int((PREFILL_STEP_S - outside_s) / per_layer_s)))
+
+
+def _absolute(name_or_path: str) -> str:
+    """A path of this machine made absolute; any other name as it is."""
+    path = Path(name_or_path)
+    return str(path.resolve()) if path.exists() else name_or_path
 
 
 def _layers(wanted: str, total: int) -> int | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rooflens.architectures import load_config
 from rooflens.errors import InputError, ProfilerError, RooflensError, UsageError
 from rooflens.harness.plan import RunOptions, layers_that_fit, make_plan
 from tests import builders
@@ -41,6 +42,15 @@ def test_a_local_model_is_called_by_its_directory(tmp_path: Path) -> None:
         plan = make_plan(options(model=str(model)))
         assert plan.architecture.name == "my-model"
         assert plan.architecture.layers == 2
+
+
+def test_local_paths_hold_in_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builders.tiny_config(tmp_path / "mine")
+    monkeypatch.chdir(tmp_path)
+    plan = make_plan(options(model="mine"))
+    monkeypatch.chdir("/")
+    assert load_config(plan.spec.model)["hidden_size"] == 64
+    assert plan.architecture.name == "mine"
 
 
 def test_all_layers_by_number_is_all() -> None:
