@@ -96,10 +96,14 @@ def _rendered(answers: tuple[Answer, ...], format: str) -> str:
         from rooflens.reports.compare.renderers.machine import render_answers
 
         return render_answers(answers)
-    widest = max((len(answer.outcome) for answer in answers), default=0)
+    from rooflens.reports.format import plural
+
     lines = [
-        f"{answer.outcome:<{widest}}  {answer.condition}"
-        + (f": {answer.message}" if answer.message else "")
+        f"{answer.outcome}  {answer.condition}" + (f": {answer.message}" if answer.message else "")
         for answer in answers
+        if answer.message or answer.outcome != "passed"
     ]
+    quiet = len(answers) - len(lines)
+    if quiet:
+        lines.append(f"passed  {plural(quiet, 'finding')} that must not be there")
     return "\n".join(lines) + "\n" if lines else "The budget sets no limit.\n"
