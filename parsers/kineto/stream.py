@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ MAX_RATIO = 200
 FREE_BYTES = 256 * 1024 * 1024
 """Unpacked bytes that need no ratio."""
 MAX_BYTES = 64 * 1024**3
-_SPACE = " \t\r\n"
+_SPACE = re.compile(r"[ \t\r\n]*")
 _SCAN = cast("Any", json.JSONDecoder()).scan_once
 
 
@@ -108,8 +109,8 @@ class TraceStream:
     def _peek(self) -> str:
         """The next character that is not space."""
         while True:
-            while self._at < len(self._text) and self._text[self._at] in _SPACE:
-                self._at += 1
+            match = _SPACE.match(self._text, self._at)
+            self._at = match.end() if match else self._at
             if self._at < len(self._text):
                 return self._text[self._at]
             if self._ended:

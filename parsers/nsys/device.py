@@ -15,6 +15,7 @@ from rooflens.parsers.timeline.trace import (
     Int,
     Names,
     Trace,
+    in_range,
 )
 
 KERNELS = ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL")
@@ -48,7 +49,8 @@ def read_activities(export: Export, trace: Trace, names: Names) -> None:
         for column in Activities.__dataclass_fields__
     }
     whole = Activities(**joined)
-    whole = whole.take((whole.end >= whole.start) & (whole.end != NONE))
+    good = (whole.end >= whole.start) & (whole.end != NONE)
+    whole = whole.take(good & in_range(whole.start) & in_range(whole.end))
     trace.activities = whole.take(np.argsort(whole.start, kind="stable"))
     lost = joined["start"].size - len(trace.activities)
     if lost:

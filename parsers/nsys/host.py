@@ -16,6 +16,7 @@ from rooflens.parsers.timeline.trace import (
     Names,
     Ranges,
     Trace,
+    in_range,
 )
 
 CALLS = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
@@ -60,6 +61,7 @@ def read_calls(export: Export, trace: Trace, names: Names) -> None:
                 for column in Calls.__dataclass_fields__
             }
         )
+        calls = calls.take(in_range(calls.start) & in_range(calls.end))
         trace.calls = calls.take(np.argsort(calls.start, kind="stable"))
 
 
@@ -84,13 +86,15 @@ def read_ranges(export: Export, trace: Trace, names: Names) -> None:
     name = _range_names(export, table, kinds, text_id, names)
     open_ = end == NONE
     if open_.any():
-        last = max(int(end.max()), int(start.max()), _last_device_end(trace))
+        times = [t[in_range(t)] for t in (start, end)]
+        last = max([*(int(t.max()) for t in times if t.size), _last_device_end(trace)])
         end = np.where(open_, last, end)
         trace.facts.append(
             f"{int(open_.sum())} NVTX ranges were still open when the capture ended; they are taken"
             " to end with it."
         )
-    order = np.argsort(start, kind="stable")
+    usable = np.flatnonzero(in_range(start) & in_range(end))
+    order = usable[np.argsort(start[usable], kind="stable")]
     trace.ranges = Ranges(
         start=start,
         end=np.maximum(end, start),

@@ -23,6 +23,15 @@ NONE = -1
 """Stands in an index or id column for "the capture does not say"."""
 
 
+MAX_TIME_NS = 2**61
+"""73 years: beyond it a time is damage, and differences would overflow."""
+
+
+def in_range(times: Int) -> npt.NDArray[np.bool_]:
+    """Which times can be times."""
+    return (times > -MAX_TIME_NS) & (times < MAX_TIME_NS)
+
+
 @dataclass(frozen=True)
 class Columns:
     """Equally long int64 columns with one row per event."""
