@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -113,7 +114,7 @@ def test_mutated_traces(tmp_path: Path, seed: int) -> None:
 def test_fields_of_the_wrong_kind(tmp_path: Path, seed: int) -> None:
     content = json.loads(trace(tmp_path).read_text("utf-8"))
     chance = random.Random(seed)
-    odd = [None, True, -1, 1e400, "x", [], {}, [[1]], 2**70, "\ud800", float("nan")]
+    odd: list[Any] = [None, True, -1, 1e400, "x", [], {}, [[1]], 2**70, "\ud800", float("nan")]
     for event in chance.sample(content["traceEvents"], 30):
         event[chance.choice(["ph", "cat", "name", "ts", "dur", "pid", "tid", "args"])] = (
             chance.choice(odd)

@@ -106,7 +106,7 @@ def test_equal_steps_have_no_outliers_for_a_tick_of_the_clock() -> None:
 
 def chance_of_at_most(successes: int, trials: int) -> float:
     """Of fair coin throws."""
-    return sum(math.comb(trials, k) for k in range(successes + 1)) / 2**trials
+    return float(sum(math.comb(trials, k) for k in range(successes + 1)) / 2**trials)
 
 
 @given(st.integers(1, 300))
