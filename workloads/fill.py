@@ -11,6 +11,9 @@ import torch
 BLOCK_ELEMENTS = 1_048_573
 """Prime, so that the copies of the block do not line up with the rows of a matrix."""
 
+RUN_BLOCKS = 16
+"""Copies are made in runs of so many blocks: each call that threads share has a start-up cost."""
+
 
 def random_block(dtype: torch.dtype, seed: int, scale: float) -> torch.Tensor:
     """Normally distributed values of deviation `scale` without a zero, shape (BLOCK_ELEMENTS,)."""
@@ -27,6 +30,11 @@ def fill(tensor: torch.Tensor, block: torch.Tensor, offset: int = 0) -> None:
     """
     flat = tensor.view(-1)
     source = block.roll(-offset).to(flat.device) if offset else block.to(flat.device)
+    _tile(flat[: RUN_BLOCKS * block.numel()], source)
+    _tile(flat[RUN_BLOCKS * block.numel() :], flat[: RUN_BLOCKS * block.numel()])
+
+
+def _tile(flat: torch.Tensor, source: torch.Tensor) -> None:
     for start in range(0, flat.numel(), source.numel()):
         part = flat[start : start + source.numel()]
         part.copy_(source[: part.numel()])
