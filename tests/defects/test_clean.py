@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
 import pytest
 
-from rooflens.model import Finding, Run
+from rooflens.model import Finding, Run, Workload
 from rooflens.reports.findings.engine import find
-from tests.defects.attention_cases import big_decode, big_prefill
+from rooflens.reports.findings.gap import step_gap
+from rooflens.reports.theory.gpus import gpu
+from tests.defects.attention_cases import big_decode, big_prefill, tiny_hand_written
 from tests.defects.fused import fused_decode
 from tests.defects.operator_cases import (
     big_fused,
@@ -101,3 +104,63 @@ def test_savings_never_exceed_the_gap(build: Callable[[], Run]) -> None:
     assert requested is not None and compulsory is not None
     total = sum(item.saving_bytes.value or 0 for item in found(run).values())
     assert 0 < total <= requested - compulsory
+
+
+def test_decode_of_one_sequence() -> None:
+    """Eager: R03 with its consumers, R04; sdpa: R04 and not R03; 1.136 times the minimum."""
+    run = big_decode("eager")
+    eager = found(run)
+    assert eager["R03"].saving_bytes.value == 939_524_096
+    assert eager["R03"].consumer_bytes.value == 704_643_072
+    assert "R04" in eager
+    assert "1.136×" in step_gap(run).part("software amplification").sentence
+    sdpa = found(big_decode())
+    assert "R04" in sdpa
+    assert "R03" not in sdpa
+
+
+def test_decode_of_32_sequences_is_mostly_repeat_kv() -> None:
+    run = big_decode("eager", 32)
+    first = find(run)[0]
+    assert first.rule == "R03-repeat-kv-expand"
+    # 56 copies: 32 sequences x 2048 keys x 512 elements of 2 bytes, read once and written 7 times.
+    assert first.saving_bytes.value == 56 * 32 * 2048 * 512 * 2 * 8
+    requested = run.totals.requested_bytes.value
+    assert requested is not None
+    assert first.saving_bytes.value / requested == pytest.approx(0.374, abs=0.0005)
+    assert "37 % of the step's requested bytes" in " ".join(first.evidence)
+    assert "4.40×" in step_gap(run).part("software amplification").sentence
+
+
+def test_prefill_is_mostly_scores() -> None:
+    run = big_prefill("eager")
+    first = find(run)[0]
+    assert first.rule == "R01-unfused-scores"
+    assert "_softmax" in first.evidence[0]
+    assert "4.50×" in step_gap(run).part("software amplification").sentence
+    # RTX 4090, 1.008 TB/s: all of the bytes at the high end; the mask (8 MB) fits into its L2.
+    assert first.saving_ns is not None
+    assert first.saving_bytes.value is not None
+    assert first.saving_ns.high == pytest.approx(first.saving_bytes.value / 1.008e12 * 1e9)
+    assert 0.99 * first.saving_ns.high < first.saving_ns.low < first.saving_ns.high
+
+
+@pytest.mark.parametrize("name", ["h100-sxm", "h200"])
+def test_savings_follow_the_roof(name: str) -> None:
+    roof = gpu(name).roof("bfloat16")
+    run = msgspec.structs.replace(big_decode("eager"), roofs=(roof,))
+    saving = found(run)["R03"].saving_ns
+    assert saving is not None
+    assert saving.high == pytest.approx(939_524_096 / roof.bandwidth_bytes_per_s * 1e9)
+    # Each copy reads 2.1 MB and writes 14.7 MB: nothing larger than an L2 of 50 MB.
+    assert saving.low == 0
+
+
+def test_options_are_never_read() -> None:
+    """The same ops under any workload record give the same findings."""
+    run = tiny_hand_written()
+    blank = msgspec.structs.replace(
+        run, workload=Workload(name="", attention="sdpa"), command=(), labels={"a": "b"}
+    )
+    assert find(run) == find(blank)
+    assert "R01" in found(blank)
