@@ -62,7 +62,7 @@ def run_sweep(plan: SweepPlan) -> Sweep:
         dtype=plan.base.dtype,
         options=_shared_options(plan.base),
         rows=tuple(rows),
-        crossings=find_crossings(plan.architecture, shapes, roofs, along),
+        crossings=find_crossings(plan.architecture, plan.base, rows, roofs, along),
         along=along,
         roofs=roofs,
         crossover_tokens={

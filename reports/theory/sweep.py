@@ -20,6 +20,7 @@ from rooflens.reports.theory.step import StepShape, StepTheory, step_theory
 from rooflens.units import NS_PER_S, parse_token_count
 
 MAX_POINTS = 1_000_000
+DIMENSIONS = ("batch", "context", "query_tokens")
 
 
 class SweepRow(Record, frozen=True, kw_only=True):
@@ -133,28 +134,27 @@ def evaluate(
 
 
 def find_crossings(
-    architecture: Architecture, shapes: Sequence[StepShape], roofs: Sequence[Roof], along: str
+    architecture: Architecture,
+    base: StepShape,
+    rows: Sequence[SweepRow],
+    roofs: Sequence[Roof],
+    along: str,
 ) -> tuple[Crossing, ...]:
     """For every curve and roof the first value of `along` at which the FLOPs limit the step.
 
-    Searched between the points of the sweep by halving, so it is exact to one.
+    Searched between the rows of the sweep by halving, so it is exact to one.
     """
-    curves: dict[StepShape, list[int]] = {}
-    for shape in shapes:
-        values = curves.setdefault(msgspec.structs.replace(shape, **{along: 1}), [])
-        values.append(getattr(shape, along))
+    by_name = {roof.name: roof for roof in roofs}
+    fixed = [name for name in DIMENSIONS if name != along]
+    curves: dict[tuple[object, ...], list[SweepRow]] = {}
+    for row in rows:
+        key = (row.gpu, *(getattr(row, name) for name in fixed))
+        curves.setdefault(key, []).append(row)
     found = []
-    for curve, values in curves.items():
-        if len(values) < 2:
-            continue
-        for roof in roofs:
-            at = _first_compute_bound(architecture, curve, along, values, roof)
-            fixed = {n: getattr(curve, n) for n in ("batch", "context", "query_tokens")}
-            row = None
-            if at is not None:
-                fixed[along] = at
-                row = _row(step_theory(architecture, msgspec.structs.replace(curve, **fixed)), roof)
-            found.append(Crossing(gpu=roof.name, along=along, at=at, row=row, **fixed))
+    for curve in curves.values():
+        if len(curve) > 1 and curve[0].gpu is not None:
+            curve.sort(key=lambda row: int(getattr(row, along)))
+            found.append(_crossing(architecture, base, curve, by_name[curve[0].gpu], along))
     return tuple(found)
 
 
@@ -169,23 +169,33 @@ def sweep_dimension(
     return "context" if len(contexts) > 1 else "batch"
 
 
-def _first_compute_bound(
-    architecture: Architecture, curve: StepShape, along: str, values: list[int], roof: Roof
-) -> int | None:
-    def limited(value: int) -> bool:
-        theory = step_theory(architecture, msgspec.structs.replace(curve, **{along: value}))
-        return theory.tensor_flops / theory.compulsory_bytes >= ridge(roof)
+def _crossing(
+    architecture: Architecture, base: StepShape, curve: list[SweepRow], roof: Roof, along: str
+) -> Crossing:
+    first = next((i for i, row in enumerate(curve) if _flops_limit(row, roof)), None)
+    place = {name: getattr(curve[-1 if first is None else first], name) for name in DIMENSIONS}
+    if first is None:
+        return Crossing(gpu=roof.name, along=along, at=None, row=None, **place)
 
-    previous = None
-    for value in sorted(values):
-        if limited(value):
-            low, high = previous, value
-            while low is not None and high - low > 1:
-                middle = (low + high) // 2
-                low, high = (low, middle) if limited(middle) else (middle, high)
-            return high
-        previous = value
-    return None
+    def at(value: int) -> SweepRow:
+        shape = msgspec.structs.replace(base, **(place | {along: value}))
+        return _row(step_theory(architecture, shape), roof)
+
+    row, high = curve[first], place[along]
+    low = getattr(curve[first - 1], along) if first else high - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        candidate = at(middle)
+        if _flops_limit(candidate, roof):
+            row, high = candidate, middle
+        else:
+            low = middle
+    place[along] = high
+    return Crossing(gpu=roof.name, along=along, at=high, row=row, **place)
+
+
+def _flops_limit(row: SweepRow, roof: Roof) -> bool:
+    return row.tensor_flops / row.compulsory_bytes >= ridge(roof)
 
 
 def _row(theory: StepTheory, roof: Roof | None) -> SweepRow:

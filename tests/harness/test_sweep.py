@@ -98,7 +98,9 @@ def test_a_crossing_is_exact_to_one() -> None:
     model = TINY
     roof = gpu("4090").roof("bfloat16")
     shapes = sweep_shapes(StepShape(), [1], [0], [16, 32, 64, 128, 256, 4096, 65536])
-    (crossing,) = find_crossings(model, shapes, [roof], "query_tokens")
+    rows = evaluate(model, shapes, [roof])
+    base = StepShape(context=0)
+    (crossing,) = find_crossings(model, base, rows, [roof], "query_tokens")
     assert crossing.at is not None
 
     def compute_bound(tokens: int) -> bool:
@@ -146,10 +148,13 @@ def test_html_has_curves_a_table_twin_and_asks_for_nothing(tmp_path: Path) -> No
 
 def test_a_huge_table_is_cut_and_says_so(tmp_path: Path) -> None:
     file = tmp_path / "sweep.html"
-    batches = ",".join(map(str, range(1, 1601)))
-    run("decode", "--batch", batches, "--gpu", "4090", "--format", "html", "-o", str(file))
+    batches = ",".join(map(str, range(1, 101)))
+    contexts = ",".join(map(str, range(25)))
+    arguments = ("--batch", batches, "--context", contexts, "--gpu", "4090", "-o", str(file))
+    run("decode", *arguments, "--format", "html")
     page = file.read_text("utf-8")
-    assert "100 more rows are in the CSV" in page
+    assert "1,000 more rows are in the CSV" in page
+    assert "At most 20 curves are drawn" in page
     assert len(page.encode()) < 1_000_000
 
 

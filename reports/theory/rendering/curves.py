@@ -20,7 +20,6 @@ from rooflens.reports.charts.drawing import (
 HEIGHT = 440
 LEFT, RIGHT, TOP, BOTTOM = 84, 210, 20, 380
 LABEL_HEIGHT = 14.0
-MAX_LABELS = 24
 
 
 @dataclass(frozen=True)
@@ -104,10 +103,9 @@ def _grid(
     marks: list[Mark] = []
     free = -math.inf
     for value in x_ticks:
-        x = x_axis(value)
-        marks.append(line("grid", x, TOP, x, BOTTOM))
-        text = f"{value:,.0f}"
-        if x - 4 * len(text) > free:  # leave out a label that would touch the one before
+        x, text = x_axis(value), f"{value:,.0f}"
+        if x - 4 * len(text) > free:  # leave out a tick whose label would touch the one before
+            marks.append(line("grid", x, TOP, x, BOTTOM))
             marks.append(label("tick", x, BOTTOM + 18, text, "middle"))
             free = x + 4 * len(text)
     for value in _ticks(y_axis):
@@ -130,9 +128,7 @@ def _ticks(axis: _Axis) -> list[float]:
 
 def _names(lines: Sequence[Curve], x_axis: _Axis, y_axis: _Axis) -> list[Mark]:
     """Each curve's name at its right end, pushed apart where they would overlap."""
-    ends = sorted(
-        (y_axis(c.points[-1][1]), x_axis(c.points[-1][0]), c.name) for c in lines[:MAX_LABELS]
-    )
+    ends = sorted((y_axis(c.points[-1][1]), x_axis(c.points[-1][0]), c.name) for c in lines)
     marks: list[Mark] = []
     rows: list[float] = []
     for y, _, _ in ends:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from rooflens.reports.charts.drawing import Drawing
 from rooflens.reports.format import count_text, significant_text, time_text
-from rooflens.reports.theory.rendering.curves import MAX_LABELS, Curve, Ring, curves
+from rooflens.reports.theory.rendering.curves import Curve, Ring, curves
 from rooflens.reports.theory.rendering.page import GENERAL_NOTES, render
 from rooflens.reports.theory.rendering.sweep_words import (
     DIMENSION_WORDS,
@@ -25,6 +26,9 @@ from rooflens.reports.theory.sweep import Sweep, SweepRow
 MAX_TABLE_ROWS = 1500
 """More rows would make the page larger than 1 MB; the CSV has them all."""
 COLOURS = ("c0", "c1", "c2", "c3", "c4")
+MAX_CURVES = 20
+MAX_CURVE_POINTS = 64
+Item = TypeVar("Item")
 Value = Callable[[SweepRow], float | None]
 
 
@@ -148,8 +152,8 @@ def _draw(
 ) -> Drawing:  # fmt: skip
     along = DIMENSION_WORDS[sweep.along]
     description = f"{title} against {along}; the table of all points below has the same numbers."
-    if len(lines) > MAX_LABELS:
-        description += f" Only {MAX_LABELS} of {len(lines)} curves are named."
+    if sum(not curve.thin for curve in lines) == MAX_CURVES:
+        description += f" At most {MAX_CURVES} curves are drawn."
     return curves(
         id, title, description, lines=lines, rings=rings, measured=measured or (), x_title=along,
         y_text=y_text, x_ticks=xs,
@@ -158,20 +162,38 @@ def _draw(
 
 def _curves(sweep: Sweep, rows: list[SweepRow], value: Value, several: bool) -> list[Curve]:
     """One curve per GPU (when there are `several`) and fixed dimensions, crossings included."""
-    grouped: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    varying = _varying(sweep)
+    grouped: dict[tuple[str, tuple[int, ...]], list[tuple[float, float]]] = {}
     gpus = {row.gpu for row in rows}
     crossed = [c.row for c in sweep.crossings if c.row is not None and c.row.gpu in gpus]
     for row in (*rows, *crossed):
         y = value(row)
         if y is not None and y > 0:
-            key = (row.gpu or "", _fixed_text(sweep, row))
+            key = (row.gpu or "", tuple(getattr(row, name) for name in varying))
             grouped.setdefault(key, []).append((_x(row, sweep.along), y))
     lines = []
-    for number, ((gpu, fixed), points) in enumerate(grouped.items()):
-        name = ", ".join(text for text in (gpu if several else "", fixed) if text)
+    for number, (gpu, fixed) in enumerate(_spread(list(grouped), MAX_CURVES)):
+        words = [
+            f"{DIMENSION_WORDS[n]} {count_text(v)}" for n, v in zip(varying, fixed, strict=True)
+        ]
+        name = ", ".join([gpu, *words] if several else words)
         css = _colour(sweep, gpu) if several else COLOURS[number % len(COLOURS)]
-        lines.append(Curve(name or "the step", css, tuple(sorted(set(points)))))
+        points = _spread(sorted(set(grouped[gpu, fixed])), MAX_CURVE_POINTS)
+        lines.append(Curve(name or "the step", css, tuple(points)))
     return lines
+
+
+def _spread(values: list[Item], most: int) -> list[Item]:
+    """At most `most` of the values, evenly spaced, first and last included."""
+    if len(values) <= most:
+        return values
+    return [values[round(i * (len(values) - 1) / (most - 1))] for i in range(most)]
+
+
+def _varying(sweep: Sweep) -> list[str]:
+    """The dimensions that tell curves apart: those with several values besides `along`."""
+    names = [name for name in DIMENSION_WORDS if name != sweep.along]
+    return [name for name in names if len({getattr(row, name) for row in sweep.rows}) > 1]
 
 
 def _rings(sweep: Sweep, value: Value) -> list[Ring]:
@@ -197,15 +219,6 @@ def _measured(sweep: Sweep, value: Callable[[float, SweepRow], float]) -> list[R
 
 def _squares(sweep: Sweep) -> str:
     return f" Squares are measured on {sweep.measured_on}." if sweep.measured_on else ""
-
-
-def _fixed_text(sweep: Sweep, row: SweepRow) -> str:
-    """What tells this curve from the others: the dimensions that vary besides `along`."""
-    words = []
-    for name in ("batch", "context", "query_tokens"):
-        if name != sweep.along and len({getattr(r, name) for r in sweep.rows}) > 1:
-            words.append(f"{DIMENSION_WORDS[name]} {count_text(getattr(row, name))}")
-    return ", ".join(words)
 
 
 def _colour(sweep: Sweep, gpu: str) -> str:
