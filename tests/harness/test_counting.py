@@ -14,30 +14,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from rooflens.harness.counting import count_step
 from rooflens.model import Op
+from rooflens.reports.join.groups import group_of
 from rooflens.workloads.registry import workload
 
 LAYERS, HIDDEN, HEADS, KV, SIZE, KEYS = 28, 3584, 28, 4, 128, 2048
-
-NAMED_GROUPS: dict[tuple[str, str | None], str] = {
-    ("embedding", None): "embedding",
-    ("mask", None): "mask",
-    ("rope", "tables"): "rotary tables",
-    ("norm", "cast"): "RMSNorm", ("norm", "reduce"): "RMSNorm", ("norm", "scale"): "RMSNorm",
-    ("q_proj", None): "q_proj", ("k_proj", None): "k_proj", ("v_proj", None): "v_proj",
-    ("rope", "rotate"): "rotary",
-    ("kv_write", "copy"): "KV cache cat",
-    ("attention", "expand"): "repeat_kv",
-    ("attention", "softmax"): "softmax (fp32)", ("attention", "cast"): "softmax (fp32)",
-    ("attention", "values"): "bmm PV",
-    ("attention", "layout"): "transpose copies",
-    ("o_proj", None): "o_proj",
-    ("residual", None): "residual adds",
-    ("gate_proj", None): "gate_proj", ("up_proj", None): "up_proj",
-    ("activation", "gate"): "silu, mul", ("activation", "multiply"): "silu, mul",
-    ("down_proj", None): "down_proj",
-    ("lm_head", "matmul"): "lm_head",
-}  # fmt: skip
-"""Class and part of an op -> group of the reference tables (attention scores are split below)."""
 
 STEPS = {
     "Decode B=1, 2048 keys (past 2047)": ("decode", {"batch": 1}),
@@ -70,12 +50,10 @@ def groups(ops: tuple[Op, ...]) -> dict[str, list[int]]:
     """Count, bytes in, bytes out and FLOPs per group of the reference tables."""
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     for op in ops:
-        name = NAMED_GROUPS.get((op.op_class, op.part))
-        if (op.op_class, op.part) == ("attention", "scores"):
-            name = "bmm QK^T" if op.flops else "scores elementwise"
-        assert name is not None, f"{op.op_class}/{op.part} is in no group"
+        row = group_of(op)
+        assert row is not None, f"{op.op_class}/{op.part} is in no group"
         for place, value in enumerate((1, op.bytes_in, op.bytes_out, op.flops)):
-            sums[name][place] += value
+            sums[row.group][place] += value
     return dict(sums)
 
 
