@@ -42,6 +42,10 @@ class Basis:
     """The roof belongs to the device that was timed: time and floor may be compared."""
 
     @property
+    def per_capture(self) -> bool:
+        return is_per_capture(self.run)
+
+    @property
     def time(self) -> Quantity:
         return self.run.totals.step_time_ns
 
@@ -135,10 +139,16 @@ IMPORTED = "import"
 """The workload's name in a run that `profile import` wrote without being told what ran."""
 
 
+def is_per_capture(run: Run) -> bool:
+    """Kernels and classes are sums over a whole capture, because its steps are not known."""
+    if any(capture.regime.get("kernel counts") == "per capture" for capture in run.captures):
+        return True
+    return run.workload.name == IMPORTED and run.timeline is not None and not run.timeline.steps
+
+
 def per_what(run: Run) -> str:
-    """What counts and savings are of: a step, or the capture where no steps were found in it."""
-    steps = run.timeline.steps if run.timeline is not None else ()
-    return "in the capture" if run.workload.name == IMPORTED and not steps else "a step"
+    """What counts and savings are of."""
+    return "in the capture" if is_per_capture(run) else "a step"
 
 
 def value(quantity: Quantity) -> float:

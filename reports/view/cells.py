@@ -15,6 +15,7 @@ from rooflens.reports.format import NONE, exact_text, quantity_text, source_text
 from rooflens.reports.view.page import Cell, Column, Table
 
 MAX_NAME = 96
+MAX_SHORT_NAME = 64
 SHORT = 28
 MAX_DETAIL = 400
 # Bidirectional overrides and control characters could reorder or hide text around a hostile name.
@@ -43,7 +44,7 @@ def _rest(text: str) -> str:
 
 def named(short: str, full: str) -> Cell:
     """A short name whose full form unfolds when it differs."""
-    shown = clean(short, MAX_NAME)
+    shown = clean(short, MAX_SHORT_NAME)
     detail = clean(full)
     return Cell(text=shown, detail="" if detail == shown else detail)
 

@@ -63,7 +63,7 @@ def kernels(basis: Basis) -> Kernels:
     rows = [_row(entry, whole, several) for entry in weighed[:MAX_ROWS]]
     if len(weighed) > MAX_ROWS:
         rows.append(_rest_row(weighed[MAX_ROWS:], whole))
-    whose = "the capture" if run.totals.step_time_ns.value is None else "one step"
+    whose = "the capture" if basis.per_capture else "one step"
     caption = f"Kernels of {whose}, {_ordering(weighed)} first."
     if any(entry.lost_ns is not None for entry in weighed):
         caption += FLOOR_CAPTION

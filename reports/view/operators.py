@@ -18,10 +18,6 @@ NO_OPERATORS = (
     "This run has no operators: nothing was counted, and no kernel could be matched to one. "
     "`profile run` counts them on any machine."
 )
-CAPTION = (
-    "Operator classes of one step. Intensity is FLOP per byte, gap is time minus floor; the floor "
-    "of the whole step is here the sum of the operators' floors."
-)
 COLUMNS = (
     Column("Operator", numeric=False),
     Column("Ops"),
@@ -52,11 +48,23 @@ def operators(basis: Basis) -> Operators:
     rows.append(_total_row(basis))
     parts = [row for row in basis.parts if row.part]
     return Operators(
-        table=table("operators-table", CAPTION, COLUMNS, rows),
+        table=table("operators-table", _caption(basis), COLUMNS, rows),
         parts=_parts_table(basis, parts) if parts else None,
         sentences=(*gap_sentences(basis.run), *_worst(basis.classes)),
         empty="",
     )
+
+
+def _caption(basis: Basis) -> str:
+    caption = f"Operator classes of {'the capture' if basis.per_capture else 'one step'}."
+    if any(row.intensity_minimum.value is not None for row in basis.classes):
+        caption += " Intensity is FLOP per byte."
+    if basis.run.totals.operator_floor_ns.value is not None:
+        caption += (
+            " Gap is time minus floor; the floor of the whole step is here the sum of the "
+            "operators' floors."
+        )
+    return caption
 
 
 def gap_sentences(run: Run) -> tuple[str, ...]:
@@ -113,8 +121,11 @@ def _total_row(basis: Basis) -> list[Cell]:
     totals = basis.run.totals
     software = ratio(totals.requested_bytes, totals.minimum_bytes)
     hardware = ratio(totals.moved_bytes, totals.requested_bytes)
+    time = totals.step_time_ns
+    if basis.per_capture:
+        time = total([row.time_ns for row in basis.classes if row.time_ns.value is not None])
     cells = [
-        Cell("Whole step", css="sum"),
+        Cell("Whole capture" if basis.per_capture else "Whole step", css="sum"),
         _ops(sum(row.count for row in basis.classes)),
         amount(totals.minimum_bytes),
         amount(totals.requested_bytes),
@@ -122,9 +133,9 @@ def _total_row(basis: Basis) -> list[Cell]:
         _ratio_cell(software, totals.requested_bytes, totals.minimum_bytes),
         _ratio_cell(hardware, totals.moved_bytes, totals.requested_bytes),
         Cell(who_can_fix(software, hardware)),
-        amount(totals.step_time_ns),
+        amount(time),
         amount(totals.operator_floor_ns),
-        _gap(basis, totals.step_time_ns, totals.operator_floor_ns),
+        _gap(basis, time, totals.operator_floor_ns),
         Cell(""),
         _intensity(_theory_flops(basis), totals.minimum_bytes),
         _intensity(
@@ -162,6 +173,8 @@ def _intensity(flops: Quantity, nbytes: Quantity) -> Cell:
 def _gap(basis: Basis, time: Quantity, floor: Quantity) -> Cell:
     if time.value is None or floor.value is None:
         return missing(time.absent or floor.absent or "")
+    if basis.per_capture:
+        return missing("times are of the whole capture, floors of a step")
     if not basis.same_device:
         return missing("the roof is of another device than the time")
     gap = float(time.value) - float(floor.value)

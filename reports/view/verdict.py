@@ -71,7 +71,19 @@ def _time_clause(basis: Basis) -> str:
             f"on {with_article(roof.name)} this {step} cannot take less than "
             f"{time_text(floor.value)} (prediction, not measured)"
         )
-    return f"this {step} takes {time_text(time.value)}" if time.value is not None else ""
+    if time.value is None:
+        return ""
+    return f"this {step} takes {time_text(time.value)}{_largest_class(basis)}"
+
+
+def _largest_class(basis: Basis) -> str:
+    """Where most of the time goes, for a step that has no floor to be held against."""
+    timed = [(float(row.time_ns.value or 0), row.op_class) for row in basis.classes]
+    whole = sum(spent for spent, _ in timed)
+    if not whole:
+        return ""
+    most, name = max(timed)
+    return f", {percent_text(most / whole)} of the operators' time in {clean(name, 40)}"
 
 
 def _bytes_clause(basis: Basis, subject: str) -> str:

@@ -33,7 +33,13 @@ def gap_parts(basis: Basis) -> GapParts | None:
     """Split the measured time of a step, or None where time and floor may not be compared."""
     totals = basis.run.totals
     floor, measured = totals.operator_floor_ns.value, basis.time.value
-    if not basis.same_device or basis.roof is None or floor is None or measured is None:
+    if (
+        basis.per_capture
+        or not basis.same_device
+        or basis.roof is None
+        or floor is None
+        or measured is None
+    ):
         return None
     idle, idle_source = _idle(basis)
     whole, busy = round(measured), round(measured) - round(idle)
@@ -85,6 +91,8 @@ def why_no_waterfall(basis: Basis) -> str:
     totals = basis.run.totals
     if basis.time.value is None:
         return f"There is no gap to split: {basis.time.absent or 'no step time'}."
+    if basis.per_capture and totals.operator_floor_ns.value is not None:
+        return "Kernel times are known over the whole capture only, not per step: no gap to split."
     if basis.roof is not None and not basis.same_device:
         return (
             f"The floor is a prediction for {basis.roof.name} and the time was taken on another "

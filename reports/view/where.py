@@ -63,6 +63,8 @@ def _recorder_sentence(basis: Basis) -> str:
     """Say it when the operators' times add up to more than the step took."""
     spent = sum(value(row.time_ns) for row in basis.classes)
     step = float(basis.time.value or 0)
+    if basis.per_capture:
+        return "Times are added up over the whole capture, not per step."
     if not step or spent <= step:
         return ""
     return (
@@ -133,16 +135,18 @@ def _class_time_chart(
     spent = sum(sums[0].values())
     if not spent:
         return None
-    step = float(basis.time.value or 0)
+    step = 0.0 if basis.per_capture else float(basis.time.value or 0)
     segments = _segments(sums[0])
     outside = max(step - spent, 0.0)
     if outside > 0:
         segments += (Segment("idle", "Outside the operators", outside),)
     slower = step > 0 and spent > step
     first = "Its operators" if slower or not step else "This step"
+    first = "The capture" if basis.per_capture else first
     bars = [Bar(first, segments, time_text(spent + outside))]
     columns = [Column(first, source=_source([row.time_ns for row in rows]))]
-    if basis.same_device and any(row.floor_ns.value is not None for row in rows):
+    with_floor = basis.same_device and not basis.per_capture
+    if with_floor and any(row.floor_ns.value is not None for row in rows):
         sums.append(_groups(basis.classes, lambda row: row.floor_ns))
         bars.append(Bar("Operator floor", _segments(sums[1]), time_text(sum(sums[1].values()))))
         columns.append(Column("Operator floor", source="theory"))
@@ -166,7 +170,8 @@ def _time_reading(basis: Basis, with_floor: bool) -> str:
             "A bar's length is its total. The floor is not drawn here: it is a prediction for "
             f"{basis.roof.name}, and this time was taken on another device."
         )
-    return "A bar's length is its total. There is no roof, so there is no floor to compare with."
+    reason = "not for a whole capture" if basis.per_capture else basis.floor.absent or "no roof"
+    return f"A bar's length is its total. There is no floor to compare with: {reason}."
 
 
 def _source(quantities: Sequence[Quantity]) -> str:

@@ -290,3 +290,15 @@ def test_what_must_not_be_compared_is_said() -> None:
     assert changes is not None
     environment = next(table for table in changes.tables if table.id == "changes-environment")
     assert "times" in column(environment, "Not compared because of it")[0]
+
+
+def test_sums_over_a_capture_are_not_set_against_a_step() -> None:
+    run = sample_runs.gpu_run()
+    whole = replace(run.captures[0], regime={"kernel counts": "per capture"})
+    page = build_page(replace(run, captures=(whole,)))
+    assert page.timeline.waterfall is None
+    assert "not per step" in page.timeline.waterfall_empty
+    assert "Gap" not in heads(page.operators.table)
+    assert column(page.operators.table, "Operator")[-1] == "Whole capture"
+    assert "in the capture" in page.findings.cards[0].saves
+    assert "Operator floor" not in page.where.charts[0].drawing.description
