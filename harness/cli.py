@@ -41,7 +41,7 @@ EPILOG = """\b
 Examples:
   profile run decode --batch 1                      run a step here, get a verdict
   profile run decode --device meta --gpu h200       no GPU: what an H200 could do
-  profile report rooflens-runs/decode-b1-1          write the report again
+  profile report rooflens-runs/decode-b1-c2047-sdpa-cpu-1
 """
 
 

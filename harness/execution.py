@@ -1,8 +1,9 @@
-"""Run the step for real: warm up, time it, and time every op once in an extra step."""
+"""Run the step for real: warm up, time it, and time every op in extra steps."""
 
 from __future__ import annotations
 
 import gc
+import statistics
 import time
 from collections.abc import Callable, Sequence
 
@@ -13,12 +14,15 @@ from rooflens.harness.progress import Progress
 from rooflens.harness.recorder import record
 from rooflens.model import Op
 from rooflens.quantity import Record
-from rooflens.reports.format import bytes_text
+from rooflens.reports.format import bytes_text, plural
 from rooflens.workloads.models import LoadedModel, load_model
 from rooflens.workloads.registry import workload
 from rooflens.workloads.spec import StepSpec
 from rooflens.workloads.step import ModelStep
 
+RECORDINGS = 3
+LONG_STEP_NS = 3e9
+"""A step that takes longer is recorded once only."""
 MATRIX_PRODUCTS = frozenset(
     f"aten.{name}" for name in ("mm", "bmm", "addmm", "baddbmm", "mv", "dot", "addmv")
 )
@@ -31,7 +35,7 @@ class Execution(Record, frozen=True, kw_only=True):
     wall_ns: tuple[float, ...]
     """Every timed step, in order; warm-up excluded."""
     recorded: tuple[Op, ...]
-    """Ops of one extra step with their host times; empty where host times mean nothing."""
+    """Ops of extra steps with their median host times; empty where host times mean nothing."""
     weights: str
     held_bytes: int
     """Memory of the weights."""
@@ -62,9 +66,10 @@ def execute(
         wall = _timed_steps(step, warmup, steps, wait, progress)
     recorded: tuple[Op, ...] = ()
     if spec.device == "cpu":
-        with progress.stage("Timing every op in one more step", step_s):
-            step.reset()
-            recorded = record(step.run, loaded.model, cache=step.cache, timed=True)
+        times = RECORDINGS if statistics.median(wall) < LONG_STEP_NS else 1
+        name = f"Timing every op in {plural(times, 'further step')}"
+        with progress.stage(name, step_s * times if step_s else None, steps=times):
+            recorded = _median_times([_recorded(step, loaded, progress) for _ in range(times)])
     weights, held_bytes = loaded.weights, loaded.held_bytes
     del loaded, step
     _give_memory_back(spec.device)
@@ -90,6 +95,24 @@ def join_times(
         return tuple(counted), f"{len(ran)} ops were counted, {len(recorded)} ran"
     times = {mine.index: theirs.time_ns for mine, theirs in zip(ran, recorded, strict=True)}
     return tuple(msgspec.structs.replace(op, time_ns=times.get(op.index)) for op in counted), ""
+
+
+def _recorded(step: ModelStep, loaded: LoadedModel, progress: Progress) -> tuple[Op, ...]:
+    step.reset()
+    ops = record(step.run, loaded.model, cache=step.cache, timed=True)
+    progress.advance()
+    return ops
+
+
+def _median_times(recordings: Sequence[tuple[Op, ...]]) -> tuple[Op, ...]:
+    """The first recording with each op's median time, where all recordings hold the same ops."""
+    first = recordings[0]
+    if any([op.name for op in other] != [op.name for op in first] for other in recordings):
+        return first
+    return tuple(
+        msgspec.structs.replace(same[0], time_ns=statistics.median(op.time_ns or 0 for op in same))
+        for same in zip(*recordings, strict=True)
+    )
 
 
 def _same_call(mine: Op, theirs: Op) -> bool:

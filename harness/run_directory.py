@@ -26,7 +26,9 @@ def directory_stem(run: Run) -> str:
     for letter, number in (("b", workload.batch), ("c", workload.context)):
         if number:
             parts.append(f"{letter}{number}")
-    if workload.query_tokens is not None and workload.query_tokens > 1:
+    if workload.prompt:
+        parts.append(f"p{workload.prompt}")
+    elif workload.query_tokens is not None and workload.query_tokens > 1:
         parts.append(f"q{workload.query_tokens}")
     parts += [word for word in (workload.attention, workload.device) if word]
     return "-".join("".join(c if c.isalnum() or c in "._" else "_" for c in part) for part in parts)

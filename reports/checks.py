@@ -167,7 +167,7 @@ def op_times_fit_step(run: Run) -> Check | None:
         return None
     total = sum(value or 0 for value in timed)
     message = (
-        f"Op times, taken in one extra step, add up to {percent_text(total / step)} of a step."
+        f"Op times, taken in extra steps, add up to {percent_text(total / step)} of a step."
     )
     if total <= RECORDED_LIMIT * step:
         return _passed("op-times", message)

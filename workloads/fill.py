@@ -29,6 +29,8 @@ def fill(tensor: torch.Tensor, block: torch.Tensor, offset: int = 0) -> None:
     The copies start `offset` elements into the block, so that one block gives different tensors.
     """
     flat = tensor.view(-1)
+    if not flat.numel():
+        return  # an empty cache
     source = block.roll(-offset).to(flat.device) if offset else block.to(flat.device)
     _tile(flat[: RUN_BLOCKS * block.numel()], source)
     _tile(flat[RUN_BLOCKS * block.numel() :], flat[: RUN_BLOCKS * block.numel()])

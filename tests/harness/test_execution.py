@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from rooflens.harness.counting import count_step
-from rooflens.harness.execution import Execution, execute, join_times
+from rooflens.harness.execution import Execution, _median_times, execute, join_times
 from rooflens.harness.progress import Progress
+from rooflens.model import Op
 from rooflens.workloads.registry import workload
 from rooflens.workloads.spec import StepSpec
 from tests import builders
@@ -47,12 +48,12 @@ def test_steps_are_timed_without_the_warm_up(tmp_path: Path) -> None:
     names = [stage.name.split(" (")[0] for stage in progress.stages]
     assert names == [
         "Filling weights", "Filling the KV cache", "Running the step",
-        "Timing every op in one more step",
+        "Timing every op in 3 further steps",
     ]  # fmt: skip
 
 
 def test_every_step_starts_from_the_same_cache(tmp_path: Path) -> None:
-    # The recorded step is the fourth: with a growing cache it would attend 3 keys more.
+    # The recorded steps come after three others: with a growing cache they would attend more keys.
     spec = tiny_spec(tmp_path, attention="eager")
     done = run(spec)
     lengths = {t.shape[-1] for op in done.recorded if "softmax" in op.name for t in op.outputs}
@@ -94,3 +95,13 @@ def test_a_product_may_be_mm_here_and_bmm_there() -> None:
         theirs = builders.op(0, name, module="lm_head", flops=flops, time_ns=5.0)
         _, mismatch = join_times((mine,), (theirs,), 1)
         assert (mismatch == "") is fits
+
+
+def test_op_times_are_medians_of_the_recordings() -> None:
+    recordings: list[tuple[Op, ...]] = [
+        (builders.op(0, "aten.mm", time_ns=first), builders.op(1, "aten.add", time_ns=second))
+        for first, second in ((10.0, 1.0), (90.0, 2.0), (12.0, 3.0))
+    ]
+    assert [op.time_ns for op in _median_times(recordings)] == [12.0, 2.0]
+    recordings[1] = recordings[1][:1]
+    assert _median_times(recordings) == recordings[0]
