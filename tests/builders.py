@@ -10,6 +10,7 @@ from rooflens.model import (
     SCHEMA_VERSION,
     Join,
     KernelRow,
+    Launch,
     Machine,
     Model,
     Op,
@@ -17,8 +18,10 @@ from rooflens.model import (
     Run,
     Tensor,
     Totals,
+    Unit,
     Workload,
     absent,
+    known,
 )
 
 NOT_MEASURED = absent("not measured in this test")
@@ -52,6 +55,18 @@ def kernel(name: str, **fields: Any) -> KernelRow:
     for quantity in ("duration_ns", "dram_bytes", "l2_bytes", "flops", "intensity"):
         fields.setdefault(quantity, NOT_MEASURED)
     return KernelRow(name=name, **fields)
+
+
+def launch(index: int, name: str, **fields: Any) -> Launch:
+    """A launch with nothing measured unless given, as a plain number or a quantity."""
+    units: dict[str, Unit] = {
+        "duration_ns": "ns", "dram_bytes": "byte", "l2_bytes": "byte", "flops": "flop",
+    }  # fmt: skip
+    for quantity, unit in units.items():
+        value = fields.setdefault(quantity, NOT_MEASURED)
+        if isinstance(value, int | float):
+            fields[quantity] = known(value, unit, "counters")
+    return Launch(index=index, name=name, **fields)
 
 
 def operator(op_class: str, **fields: Any) -> OperatorRow:

@@ -59,7 +59,7 @@ def align(families: Sequence[str], ops: Sequence[Op]) -> dict[int, Match]:
         for place, family in enumerate(families)
         if family in _LAUNCH_ANCHORS
     ]
-    if not op_anchors or len(launch_anchors) % len(op_anchors):
+    if not op_anchors or not launch_anchors or len(launch_anchors) % len(op_anchors):
         return {}
     steps = len(launch_anchors) // len(op_anchors)
     if [kind for _, kind in launch_anchors] != [kind for _, kind in op_anchors] * steps:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rooflens.errors import InputError
+from rooflens.model import KernelRow, Launch
 from rooflens.parsers import ncu_csv, ncu_report
 from rooflens.reading import Reading
 
@@ -78,7 +79,7 @@ def mutated(text: str, chance: random.Random) -> str:
 
 def says_something(reading: Reading) -> None:
     """A reading holds kernels, and each quantity is a number or has a reason."""
-    rows = [*reading.launches, *reading.kernels]
+    rows: list[Launch | KernelRow] = [*reading.launches, *reading.kernels]
     assert rows or reading.capture.regime
     for row in rows:
         for quantity in (row.duration_ns, row.dram_bytes, row.l2_bytes, row.flops):

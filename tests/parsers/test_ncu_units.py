@@ -22,7 +22,9 @@ from rooflens.parsers.ncu_units import Style, base_unit, missing_reason, number_
     ],
 )  # fmt: skip
 def test_units(unit: str, base: str, factor: float) -> None:
-    assert base_unit(unit) == (base, pytest.approx(factor))
+    found, by = base_unit(unit)
+    assert found == base
+    assert by == pytest.approx(factor)
 
 
 @pytest.mark.parametrize("unit", ["furlong", "Xbyte", "byte/fortnight", "kbyte!", "µ"])
