@@ -9,6 +9,7 @@ from rooflens.model import (
     Check,
     GraphRow,
     Launch,
+    PhaseTime,
     Shape,
     StepTime,
     Timeline,
@@ -18,7 +19,7 @@ from rooflens.model import (
 from rooflens.parsers.intervals import covered, union
 from rooflens.parsers.phases import name_phases, phase_times
 from rooflens.parsers.steps import Steps, find_steps, statistics
-from rooflens.parsers.timeline.facts import device_facts
+from rooflens.parsers.timeline.facts import device_facts, phase_facts
 from rooflens.parsers.timeline.gaps import Idle, idle_of, launch_facts
 from rooflens.parsers.timeline.labels import KernelLabels, label
 from rooflens.parsers.timeline.launches import Linked, link
@@ -41,6 +42,7 @@ def reading(trace: Trace, file: str, format_name: str) -> Reading:
     times = step_times(linked, labels, steps)
     chosen = representative(times)
     idle, shapes = _picture(linked, labels, steps, chosen)
+    phases = phase_times(linked, steps, times, labels.classes, labels.families, confidence, reason)
     timeline = Timeline(
         source=trace.tool,
         steps=times,
@@ -51,10 +53,8 @@ def reading(trace: Trace, file: str, format_name: str) -> Reading:
         bound=idle.bound,
         bound_reason=idle.reason,
         phase_method=_method(steps, confidence),
-        facts=tuple(_facts(linked, labels, steps, chosen)),
-        phases=phase_times(
-            linked, steps, times, labels.classes, labels.families, confidence, reason
-        ),
+        facts=tuple(_facts(linked, labels, steps, chosen, phases)),
+        phases=phases,
         statistics=statistics(times),
     )
     kernels, basis = kernel_rows(linked, labels, steps, chosen)
@@ -65,7 +65,7 @@ def reading(trace: Trace, file: str, format_name: str) -> Reading:
             file=file,
             format=format_name,
             tool=f"{trace.tool} {trace.version}".strip(),
-            rows=len(trace.activities) or len(trace.ranges),
+            rows=int(linked.kernels.size),
             regime=trace.regime | {"kernel counts": basis},
         ),
         machine=trace.machine,
@@ -186,8 +186,12 @@ def graph_rows(trace: Trace) -> tuple[GraphRow, ...]:
     )
 
 
-def _facts(linked: Linked, labels: KernelLabels, steps: Steps, chosen: int | None) -> list[str]:
-    facts = [*device_facts(linked, labels), *steps.facts, *linked.trace.facts]
+def _facts(
+    linked: Linked, labels: KernelLabels, steps: Steps, chosen: int | None,
+    phases: tuple[PhaseTime, ...],
+) -> list[str]:  # fmt: skip
+    facts = [*device_facts(linked, labels), *phase_facts(phases), *steps.facts]
+    facts += linked.trace.facts
     rows = steps.rows[chosen] if chosen is not None else np.arange(len(linked.trace.activities))
     if rows.size:
         where = "In the step shown: " if chosen is not None else ""

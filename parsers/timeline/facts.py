@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from rooflens.model import PhaseTime
 from rooflens.parsers.intervals import Intervals, intersect, subtract, total, union
 from rooflens.parsers.timeline.labels import KernelLabels
 from rooflens.parsers.timeline.launches import Linked
@@ -61,6 +62,26 @@ def _one(
 
 def _set(linked: Linked, rows: Int) -> Intervals:
     return union(linked.trace.activities.start[rows], linked.trace.activities.end[rows])
+
+
+def phase_facts(phases: tuple[PhaseTime, ...]) -> list[str]:
+    """A sentence per phase: its steps, their kernels, and how much of that is collectives."""
+    facts = []
+    for phase in phases:
+        count = len(phase.steps)
+        text = (
+            f"{phase.name.capitalize()}: {count} step{'s' if count != 1 else ''}, "
+            f"{phase.wall_ns / 1e6:.3f} ms (median), {phase.kernels:g} kernels of "
+            f"{phase.kernel_ns / 1e6:.3f} ms a step"
+        )
+        if phase.communication_ns:
+            text += f", {phase.communication_ns / 1e6:.3f} ms of it in collectives"
+        if phase.graph_launches:
+            text += f", {phase.graph_launches:g} CUDA graph launches"
+        if phase.tokens is not None:
+            text += f"; {phase.tokens} new token{'s' if phase.tokens != 1 else ''}"
+        facts.append(f"{text}.")
+    return facts
 
 
 def _graph_facts(linked: Linked) -> list[str]:

@@ -27,7 +27,7 @@ def kernel_rows(
     representative one does. Any other capture counts as a whole, so that sums are those of the
     file. Returns the rows and which of the two it is.
     """
-    if steps.ours and chosen is not None and steps.rows[chosen].size:
+    if steps.ours and chosen is not None:
         alike = [r for r in steps.rows if _same(linked, r, steps.rows[chosen])]
         rows = _grouped(linked, labels, np.concatenate(alike), len(alike))
         if rows is None:  # equal names, but other grids or ranges: one step alone is exact
