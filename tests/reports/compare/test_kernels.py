@@ -72,13 +72,33 @@ def test_with_too_few_other_kernels_it_is_named_and_not_judged() -> None:
     assert HOT in found.sentence
 
 
-def test_the_spread_of_launches_judges_where_the_capture_has_it() -> None:
-    def alone(ns: float, spread: float) -> Run:
-        metrics = {"duration_stddev_ns": known(spread, "ns", "timeline")}
-        return run(kernel(HOT, ns, count=100, metrics=metrics))
+def test_a_kernel_is_judged_over_all_its_layers_and_does_not_hide_among_them() -> None:
+    """One row a layer, each below one per cent of the time, and more rows than all others."""
 
-    assert compare([alone(100, 10)], [alone(120, 10)]).verdict is Verdict.REGRESSED
-    assert compare([alone(100, 500)], [alone(120, 500)]).verdict is not Verdict.REGRESSED
+    def layered(hot_ns: float) -> Run:
+        hot = [kernel(HOT, hot_ns, nvtx=(f"layer.{i}",), grid=(1 + i, 1, 1)) for i in range(150)]
+        others = [kernel(f"small_{number}", 900 + 40 * number) for number in range(9)]
+        return run(*hot, *others)
+
+    found = compare([layered(40_000)], [layered(48_000)])
+    (change,) = found.kernels
+    assert (change.head_name, change.kind, change.rows) == (HOT, "time changed", 150)
+    assert change.time_ns.change == pytest.approx(150 * 8_000)
+    assert "the other kernels moved by ±0 %" in change.reason
+
+
+def test_more_launches_at_the_same_speed_are_not_slower() -> None:
+    others = [kernel(f"small_{number}", 900 + 40 * number) for number in range(9)]
+    base = run(kernel(HOT, 100.0, grid=(1, 1, 1), count=9), kernel(HOT, 9e5, count=1), *others)
+    head = run(kernel(HOT, 100.0, grid=(1, 1, 1), count=9), kernel(HOT, 9e5, count=3), *others)
+    (change,) = compare([base], [head]).kernels
+    assert change.kind == "count changed"
+    assert change.time_ns.verdict is Verdict.NO_CHANGE_SHOWN
+
+
+def test_runs_of_a_side_with_other_launches_cannot_be_judged() -> None:
+    sides = [run(kernel("a", count=4)), run(kernel("a", count=5))]
+    assert compare(sides, sides[:1]).verdict is Verdict.CANNOT_JUDGE
 
 
 def test_several_runs_a_side_judge_a_kernel_by_its_own_samples() -> None:
