@@ -134,10 +134,14 @@ def is_cached(dtype: str, device: str = "cpu") -> bool:
     return kept is not None and not kept.disturbed and dtype in kept.peak_flops_per_s
 
 
-def cache_file(device: str) -> Path:
-    """Where the ceilings of this machine and torch version are kept."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
+def cache_file(device: str) -> Path | None:
+    """Where the ceilings of this machine and torch version are kept; None without a home."""
     from importlib import metadata
+
+    home = machine.home_folder()
+    base = os.environ.get("XDG_CACHE_HOME") or (home / ".cache" if home else None)
+    if base is None:
+        return None
 
     identity = (machine.cpu_model(), str(machine.core_count()), metadata.version("torch"), device)
     key = hashlib.sha256("\n".join((*identity, _gpu_name(device))).encode()).hexdigest()[:16]
@@ -152,8 +156,10 @@ def _gpu_name(device: str) -> str:
     return torch.cuda.get_device_name()
 
 
-def _load(file: Path) -> Ceilings | None:
+def _load(file: Path | None) -> Ceilings | None:
     """The kept ceilings; a missing, damaged or impossible file is simply probed again."""
+    if file is None:
+        return None
     try:
         kept = msgspec.json.decode(file.read_bytes(), type=Ceilings)
         datetime.fromisoformat(kept.probed_at)
@@ -163,8 +169,10 @@ def _load(file: Path) -> Ceilings | None:
     return kept if all(_possible(rate) for rate in rates) else None
 
 
-def _store(file: Path, ceilings: Ceilings) -> None:
+def _store(file: Path | None, ceilings: Ceilings) -> None:
     """Keep the ceilings; where the cache cannot be written the next run probes again."""
+    if file is None:
+        return
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         descriptor, scratch = tempfile.mkstemp(prefix=file.name, dir=file.parent)
@@ -176,6 +184,19 @@ def _store(file: Path, ceilings: Ceilings) -> None:
 
 
 def _probe(dtype: str, device: str, kept: Ceilings | None) -> Ceilings | None:
+    """Probe what `kept` lacks; None when it gave nothing usable or memory did not suffice."""
+    import torch
+
+    try:
+        return _probed(dtype, device, kept)
+    except RuntimeError:  # torch's out-of-memory errors are among these
+        return None
+    finally:
+        if device == "cuda":
+            torch.cuda.empty_cache()
+
+
+def _probed(dtype: str, device: str, kept: Ceilings | None) -> Ceilings | None:
     import torch
 
     with torch.no_grad():

@@ -44,6 +44,14 @@ def cpu_model(root: Path = ROOT) -> str:
     return platform.processor() or platform.machine()
 
 
+def home_folder() -> Path | None:
+    """The home folder, or None for a user that has none (a random id in a container)."""
+    try:
+        return Path("~").expanduser()
+    except RuntimeError:
+        return None
+
+
 def core_count() -> int:
     """Cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):

@@ -66,7 +66,7 @@ class Surroundings(Record, frozen=True, kw_only=True):
 def look(root: Path = machine.ROOT, *, import_torch: bool = True) -> Surroundings:
     """Gather the facts. `import_torch=False` skips what takes seconds."""
     error, sees_gpu, cpu_build = _ask_torch() if import_torch else ("", None, False)
-    folder = Path(tempfile.gettempdir())
+    folder, home = Path(tempfile.gettempdir()), machine.home_folder()
     return Surroundings(
         packages=_package_versions(),
         import_error=error,
@@ -89,7 +89,7 @@ def look(root: Path = machine.ROOT, *, import_torch: bool = True) -> Surrounding
         temporary_writable=os.access(folder, os.W_OK),
         temporary_free_bytes=shutil.disk_usage(folder).free if folder.is_dir() else None,
         lock_of_other_user=owned_by_other(folder / NCU_LOCK),
-        home_writable=os.access(Path("~").expanduser(), os.W_OK),
+        home_writable=home is not None and os.access(home, os.W_OK),
         memory_bytes=machine.memory_total_bytes(root),
         memory_available_bytes=machine.memory_available_bytes(root),
         clocks=machine.command_output(

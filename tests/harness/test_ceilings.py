@@ -132,6 +132,29 @@ def test_raising_never_lowers_and_stops_at_the_first_undisturbed_probe(
     assert next(probes)[0] == 99e9
 
 
+def test_a_user_without_a_home_probes_every_time(
+    small_probe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_home(path: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "expanduser", no_home)
+    assert ceilings.cache_file("cpu") is None
+    assert measured_roof("float32") is not None
+    assert not ceilings.is_cached("float32")
+
+
+def test_a_probe_that_runs_out_of_memory_gives_no_roof(
+    small_probe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def out_of_memory(*_: object) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr(ceilings, "_bandwidth_bytes_per_s", out_of_memory)
+    assert measured_roof("float32") is None
+
+
 def test_age_is_counted_in_days() -> None:
     found = Ceilings(
         name="x", bandwidth_bytes_per_s=1.0, peak_flops_per_s={}, buffer_bytes=1,

@@ -85,6 +85,19 @@ def test_counts_do_not_depend_on_device_or_layers_run(tiny: str) -> None:
     assert rows(cpu)["lm_head"].time_ns.extrapolated_from == ()
 
 
+def test_auto_layers_keep_a_prefill_short(tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rooflens.harness import plan, running
+
+    for module in (plan, running):
+        monkeypatch.setattr(module, "PREFILL_STEP_S", 1e-9)
+    prefill = {"workload": "prefill", "prompt": 8, "context": None, "steps": 1}
+    auto = run_tiny(tiny, **prefill)
+    assert auto.workload.layers_run == 1
+    assert {check.id: check.outcome for check in auto.checks}["layers"] == "warning"
+    assert run_tiny(tiny, **prefill, layers="all").workload.layers_run == 2
+    assert run_tiny(tiny, steps=1).workload.layers_run == 2
+
+
 def test_meta_run_has_no_time_and_no_roof_and_says_why(tiny: str) -> None:
     run = run_tiny(tiny, device="meta")
     assert run.roofs == () and run.step_times_ns == ()
@@ -145,6 +158,12 @@ def test_json_is_the_only_thing_on_standard_output(
     assert made["totals"]["requested_bytes"]["source"] == "counted"
     assert "ops" not in made
     assert captured.err == "Wrote out/report.html\n"
+
+
+def test_markdown_is_the_summary(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("--model", tiny, "--device", "meta", "--format", "markdown", "-o", "out")
+    assert profile("decode", *arguments) == 0
+    assert capsys.readouterr().out == Path("out/summary.md").read_text("utf-8")
 
 
 def test_an_existing_directory_is_refused_before_any_work(
