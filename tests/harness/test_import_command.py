@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from rooflens.harness.cli import cli
-from tests.captures import BYTES, NORM, TIME, ncu_csv
+from tests.ncu_files import BYTES, NORM, TIME, ncu_csv
 
 
 def test_import_writes_a_run_directory_and_says_what_it_found(tmp_path: Path) -> None:

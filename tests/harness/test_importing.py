@@ -14,7 +14,7 @@ from rooflens.harness.importing import Imported, import_files
 from rooflens.harness.writing_imports import write_import
 from rooflens.model import Run
 from rooflens.runfile import encode_run, read_run
-from tests.captures import BYTES, NORM, TIME, ncu_csv
+from tests.ncu_files import BYTES, NORM, TIME, ncu_csv
 
 
 def imported(folder: Path, **options: object) -> Imported:
