@@ -159,11 +159,14 @@ def time_range_text(span: TimeRange) -> str:
     return f"{low_number} to {high}" if high.endswith(f" {low_unit}") else f"{low} to {high}"
 
 
-def power_of_ten_text(exponent: int) -> str:
-    """A tick of a logarithmic axis: `0.01`, `1`, `100`, `10⁴`."""
-    if -2 <= exponent <= 3:
-        return f"{10.0**exponent:g}"
-    return "10" + str(exponent).translate(_SUPERSCRIPTS)
+def tick_text(value: float) -> str:
+    """A tick of a logarithmic axis: `0.01`, `1`, `500`, `10⁴`, `2·10⁴`."""
+    if 0.01 <= value < 10_000:
+        return f"{value:g}"
+    exponent = math.floor(math.log10(value) + 1e-9)
+    digit = round(value / 10.0**exponent)
+    power = "10" + str(exponent).translate(_SUPERSCRIPTS)
+    return power if digit == 1 else f"{digit}·{power}"
 
 
 def keys_text(context: int | None, query_tokens: int | None) -> str:

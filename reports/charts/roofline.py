@@ -17,7 +17,7 @@ from rooflens.reports.charts.drawing import (
     rect,
     text_width,
 )
-from rooflens.reports.format import flop_rate_text, power_of_ten_text
+from rooflens.reports.format import flop_rate_text, tick_text
 
 HEIGHT = 460
 LEFT, RIGHT, TOP, BOTTOM = 100, 20, 20, 400
@@ -94,22 +94,34 @@ def _axes(ceilings: Sequence[Ceiling], points: Sequence[Point]) -> _Axes:
 
 def _grid(axes: _Axes) -> list[Mark]:
     marks: list[Mark] = []
-    for exponent in range(math.ceil(axes.x_low), math.floor(axes.x_high) + 1):
-        x = axes.x(10.0**exponent)
+    for value in _ticks(axes.x_low, axes.x_high):
+        x = axes.x(value)
         marks.append(line("grid", x, TOP, x, BOTTOM))
-        marks.append(label("tick", x, BOTTOM + 18, power_of_ten_text(exponent), "middle"))
-    for exponent in range(math.ceil(axes.y_low), math.floor(axes.y_high) + 1):
-        y = axes.y(10.0**exponent)
+        marks.append(label("tick", x, BOTTOM + 18, tick_text(value), "middle"))
+    for value in _ticks(axes.y_low, axes.y_high):
+        y = axes.y(value)
         marks.append(line("grid", LEFT, y, WIDTH - RIGHT, y))
-        text = (
-            flop_rate_text(10.0**exponent).replace(".000", "").replace(".00", "").replace(".0", "")
-        )
-        marks.append(label("tick", LEFT - 8, y + 4, text, "end"))
+        marks.append(label("tick", LEFT - 8, y + 4, _rate_tick(value), "end"))
     marks.append(line("axis", LEFT, BOTTOM, WIDTH - RIGHT, BOTTOM))
     marks.append(line("axis", LEFT, TOP, LEFT, BOTTOM))
     middle = (LEFT + WIDTH - RIGHT) / 2
     marks.append(label("tick", middle, BOTTOM + 42, "intensity (FLOP per byte)", "middle"))
     return marks
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Powers of ten between two exponents; with 2 and 5 between them where there are few."""
+    decades = range(math.floor(low), math.ceil(high) + 1)
+    tens = [10.0**exponent for exponent in decades if low <= exponent <= high]
+    if len(tens) >= 3:
+        return tens
+    steps = [step * 10.0**exponent for exponent in decades for step in (1, 2, 5)]
+    return [value for value in steps if low <= math.log10(value) <= high]
+
+
+def _rate_tick(rate: float) -> str:
+    number, unit = flop_rate_text(rate).split(" ")
+    return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
 
 
 def _ceiling(axes: _Axes, ceiling: Ceiling, number: int) -> list[Mark]:
@@ -128,7 +140,7 @@ def _ceiling(axes: _Axes, ceiling: Ceiling, number: int) -> list[Mark]:
     # On the slope the free space is to the upper left of the line, or the lower right of a second.
     share = 0.72 if above else 0.86
     x, y = x0 + share * (x1 - x0), y0 + share * (y1 - y0)
-    if above:
+    if above and x - 12 - text_width(ceiling.bandwidth_label) > LEFT:
         marks.append(label("roof-name", x - 12, y - 6, ceiling.bandwidth_label, "end"))
     else:
         marks.append(label("roof-name", x + 14, y + 16, ceiling.bandwidth_label))

@@ -143,7 +143,8 @@ def is_per_capture(run: Run) -> bool:
     """Kernels and classes are sums over a whole capture, because its steps are not known."""
     if any(capture.regime.get("kernel counts") == "per capture" for capture in run.captures):
         return True
-    return run.workload.name == IMPORTED and run.timeline is not None and not run.timeline.steps
+    steps = bool(run.workload.steps) or (run.timeline is not None and bool(run.timeline.steps))
+    return run.workload.name == IMPORTED and not steps
 
 
 def per_what(run: Run) -> str:

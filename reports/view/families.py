@@ -52,9 +52,8 @@ def family_chart(basis: Basis) -> Chart | None:
         ]
         for name in ordered[:30]
     ]
-    reading = (
-        "Kernel times added up by family; most kernels here belong to no operator class. Kernels "
-        "that overlap are counted each."
-    )
+    reading = "Kernel times added up by family; kernels that overlap are counted each."
+    if {kernel.duration_ns.source for kernel in kernels} == {"counters"}:
+        reading += " These times are from ncu: each kernel alone, cold and replayed."
     keys = tuple((segment.css, segment.name) for segment in segments)
     return Chart(drawing, reading, table("where-time-table", title, columns, rows), keys)

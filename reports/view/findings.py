@@ -12,6 +12,8 @@ from rooflens.reports.view.cells import clean
 from rooflens.reports.view.page import Card, Direction, Findings, RuleLine
 
 OPEN_CARDS = 7
+ALWAYS_OPEN = 3
+SMALL_SHARE = 0.01
 MAX_CARDS = 60
 MAX_EVIDENCE = 24
 MAX_KERNELS = 2000
@@ -32,14 +34,27 @@ def found_by_saving(run: Run) -> tuple[Finding, ...]:
 def findings(basis: Basis, found: tuple[Finding, ...]) -> Findings:
     """Make the cards and the two folded lists of a run."""
     cards = [_card(basis, finding) for finding in found[:MAX_CARDS]]
+    opened = _open_count(basis, found)
     return Findings(
-        cards=tuple(cards[:OPEN_CARDS]),
-        more=tuple(cards[OPEN_CARDS:]),
+        cards=tuple(cards[:opened]),
+        more=tuple(cards[opened:]),
         clear=tuple(_line(f) for f in basis.run.findings if f.outcome == "clear"),
         unknown=tuple(_line(f) for f in basis.run.findings if f.outcome == "could_not_look"),
         directions=_directions(basis.run),
         sentence=_sentence(basis, found),
     )
+
+
+def _open_count(basis: Basis, found: tuple[Finding, ...]) -> int:
+    """How many cards are shown unfolded: three, and up to seven while they are worth a look."""
+    requested = basis.run.totals.requested_bytes.value
+    opened = min(len(found), ALWAYS_OPEN)
+    for finding in found[ALWAYS_OPEN:OPEN_CARDS]:
+        saved = finding.saving_bytes.value
+        if requested and saved is not None and saved / requested < SMALL_SHARE:
+            break
+        opened += 1
+    return opened
 
 
 def _directions(run: Run) -> tuple[Direction, ...]:

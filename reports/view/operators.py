@@ -122,8 +122,9 @@ def _total_row(basis: Basis) -> list[Cell]:
     software = ratio(totals.requested_bytes, totals.minimum_bytes)
     hardware = ratio(totals.moved_bytes, totals.requested_bytes)
     time = totals.step_time_ns
-    if basis.per_capture:
-        time = total([row.time_ns for row in basis.classes if row.time_ns.value is not None])
+    timed = [row.time_ns for row in basis.classes if row.time_ns.value is not None]
+    if basis.per_capture and timed:
+        time = total(timed)
     cells = [
         Cell("Whole capture" if basis.per_capture else "Whole step", css="sum"),
         _ops(sum(row.count for row in basis.classes)),

@@ -110,8 +110,8 @@ def test_extrapolation_is_said() -> None:
 
 
 def test_axis_ticks() -> None:
-    assert [fmt.power_of_ten_text(n) for n in (-4, -2, 0, 3, 12)] == [
-        "10⁻⁴", "0.01", "1", "1000", "10¹²",
+    assert [fmt.tick_text(n) for n in (1e-4, 0.01, 1, 5, 1000, 2e4, 1e12)] == [
+        "10⁻⁴", "0.01", "1", "5", "1000", "2·10⁴", "10¹²",
     ]  # fmt: skip
 
 

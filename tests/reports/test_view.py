@@ -82,6 +82,9 @@ def test_findings_are_sorted_by_time_and_the_rest_is_folded() -> None:
     many = tuple(replace(run.findings[0], rule=f"R{n}") for n in range(12))
     folded = build_page(replace(run, findings=many))
     assert (len(folded.findings.cards), len(folded.findings.more)) == (7, 5)
+    tiny = tuple(replace(f, saving_bytes=sample_runs.counted(1000)) for f in many)
+    small = build_page(replace(run, findings=tiny))
+    assert (len(small.findings.cards), len(small.findings.more)) == (3, 9)
 
 
 def test_failed_checks_come_first_and_passed_ones_are_folded() -> None:
