@@ -24,7 +24,11 @@ def read_facts(trace: Trace, extra: Mapping[str, Any], categories: Mapping[str, 
         if isinstance(extra.get(key), int | float):
             trace.regime[key.replace("_", " ")] = str(extra[key])
     ranks = extra.get("distributedInfo")
-    if isinstance(ranks, dict) and isinstance(ranks.get("world_size"), int):
+    if (
+        isinstance(ranks, dict)
+        and isinstance(ranks.get("world_size"), int)
+        and (ranks["world_size"] > 1)
+    ):
         trace.facts.append(
             f"Rank {ranks.get('rank')} of {ranks['world_size']}: other ranks have traces of their "
             "own."

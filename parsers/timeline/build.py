@@ -17,7 +17,7 @@ from rooflens.model import (
     known,
 )
 from rooflens.parsers.intervals import covered, union
-from rooflens.parsers.phases import name_phases, phase_times
+from rooflens.parsers.phases import STEP, name_phases, phase_times
 from rooflens.parsers.steps import Steps, find_steps, statistics
 from rooflens.parsers.timeline.facts import device_facts, phase_facts
 from rooflens.parsers.timeline.gaps import Idle, idle_of, launch_facts
@@ -83,8 +83,8 @@ def _same_phase(step: StepTime, times: tuple[StepTime, ...], chosen: int | None)
 
 
 def _method(steps: Steps, confidence: str) -> str:
-    if not len(steps):
-        return ""
+    if not set(steps.phase) - {STEP}:
+        return ""  # nothing said which phase a step is
     return steps.method if steps.method == "ranges" else f"{steps.method} ({confidence})"
 
 

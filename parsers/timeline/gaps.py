@@ -17,6 +17,8 @@ MIN_GAP_NS = 1000
 """Shorter ones lie between any two kernels; they are counted as idle, but not listed."""
 LAUNCH_PATH_NS = 10_000
 """From the call to the start on an idle device: longer is not the launch path alone."""
+TURNAROUND_NS = 5_000
+"""A device may take this long from one queued kernel to the next."""
 HOST_BOUND_IDLE = 0.2
 """R19: a step is host-bound from this share of idle time on."""
 DEVICE_BOUND_IDLE = 0.05
@@ -47,14 +49,15 @@ def idle_of(linked: Linked, rows: Int, start: int, end: int, what: str) -> Idle:
     for i in np.sort(listed):
         low, high = int(empty.starts[i]), int(empty.ends[i])
         following = int(rows[after[i]]) if after[i] < rows.size else NONE
-        cause, host = _cause(linked, low, high, following)
+        before = int(rows[after[i] - 1]) if after[i] else NONE
+        cause, host = _cause(linked, low, high, before, following)
         waits += (high - low) if host else 0
         made.append(Gap(start_ns=low - start, duration_ns=high - low, cause=cause))
     bound, reason = _verdict(linked, rows, empty, waits, end - start, what)
     return Idle(tuple(made), bound, reason)
 
 
-def _cause(linked: Linked, low: int, high: int, following: int) -> tuple[str, bool]:
+def _cause(linked: Linked, low: int, high: int, before: int, following: int) -> tuple[str, bool]:
     """The likely cause of one gap, and whether the host kept the device waiting."""
     if following == NONE:
         return "nothing more ran before the end", True
@@ -65,6 +68,10 @@ def _cause(linked: Linked, low: int, high: int, following: int) -> tuple[str, bo
     launched = int(trace.calls.start[call])
     api = trace.names[int(trace.calls.name[call])]
     if launched <= low:
+        if before != NONE and int(linked.call[before]) == call:
+            return "between kernels of one CUDA graph", False
+        if high - low < TURNAROUND_NS:
+            return "from one kernel to the next, both launched before", False
         return "the next work was launched, but waited: a stream or event dependency", False
     if (high - launched) * 2 >= high - low:
         return f"launch latency of {api}", True
