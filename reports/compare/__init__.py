@@ -167,10 +167,16 @@ def _notes(
             f"The operators explain {bytes_text(parts)} of {bytes_text(total.change)} of the "
             "difference of requested bytes."
         )
+    if any(run.kernels and not _has_steps(run) for run in (base[0], head[0])):
+        notes.append("Kernel launches are of the whole capture: it shows no steps.")
     floors = [side[0].roofs[0].name if side[0].roofs else "" for side in (base, head)]
     if floors[0] != floors[1]:
         notes.append("The sides use different roofs: floors and gaps are not comparable.")
     return notes
+
+
+def _has_steps(run: Run) -> bool:
+    return bool(run.workload.steps) or (run.timeline is not None and bool(run.timeline.steps))
 
 
 def _side(runs: Sequence[Run], name: str) -> Side:

@@ -68,7 +68,8 @@ def judge(evidence: Evidence, patterns: Sequence[Pattern]) -> Judgement:
     worse = _regressions(evidence, patterns)
     missing = missing_work(evidence)
     if worse:
-        return Judgement(Verdict.REGRESSED, _sentence(worse), tuple(worse + missing))
+        sentence = _sentence(worse) + _yet_better(evidence)
+        return Judgement(Verdict.REGRESSED, sentence, tuple(worse + missing))
     if missing:
         return Judgement(
             Verdict.CANNOT_JUDGE,
@@ -80,6 +81,15 @@ def judge(evidence: Evidence, patterns: Sequence[Pattern]) -> Judgement:
     if unknown:
         return Judgement(Verdict.CANNOT_JUDGE, _sentence(unknown), tuple(unknown))
     return _without_regression(evidence)
+
+
+def _yet_better(evidence: Evidence) -> str:
+    """What the step as a whole gained, where only a part of it got worse."""
+    judged = [item for item in evidence.totals if item.metric in JUDGED]
+    if any(item.verdict is Verdict.REGRESSED for item in judged):
+        return ""
+    better = [_named(item) for item in judged if item.verdict is Verdict.IMPROVED]
+    return f" The step as a whole got better: {', '.join(better)}." if better else ""
 
 
 def _without_regression(evidence: Evidence) -> Judgement:

@@ -11,6 +11,7 @@ import pytest
 
 from rooflens.errors import ProfilerError, UsageError
 from rooflens.harness import interleave as module
+from rooflens.harness.cli import main
 from rooflens.harness.interleave import InterleavePlan, find_python, interleave, make_plan
 from rooflens.harness.run_sets import read_runs
 from rooflens.reports.compare import compare
@@ -109,6 +110,22 @@ def test_a_run_that_hangs_is_stopped(tmp_path: Path) -> None:
         interleave(plan(tmp_path, hanging, hanging, timeout_s=2))
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def test_the_command_runs_both_environments_and_says_what_differs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base, head = environment(tmp_path, "base-env"), environment(tmp_path, "head-env", factor=1.3)
+    monkeypatch.setattr(sys, "executable", str(head / "bin" / "python"))
+    line = ["run", "decode", "--interleave", str(base), "--rounds", "8", "-o", str(tmp_path / "o")]
+    monkeypatch.setattr(sys, "argv", ["profile", *line])
+    with pytest.raises(SystemExit) as end:
+        main(line)
+    assert not end.value.code
+    shown = capsys.readouterr()
+    assert shown.out.startswith("REGRESSED: Step time +30 %")
+    assert f"again: profile diff {tmp_path / 'o' / 'base'}" in shown.out
+    assert "Round 8 of 8: head" in shown.err
 
 
 def test_an_environment_is_a_folder_or_an_interpreter(tmp_path: Path) -> None:

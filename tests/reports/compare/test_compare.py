@@ -146,6 +146,21 @@ def test_one_byte_more_is_a_regression() -> None:
     assert total(found, "requested_bytes").change == 1
 
 
+def test_one_worse_class_decides_and_the_gain_of_the_step_is_told() -> None:
+    def run(attention: int, norm: int) -> Run:
+        rows = tuple(
+            builders.operator(name, requested_bytes=known(size, B, "counted"))
+            for name, size in (("attention", attention), ("norm", norm))
+        )
+        total = known(attention + norm, B, "counted")
+        return builders.run(operators=rows, totals=builders.totals(requested_bytes=total))
+
+    found = compare([run(1000, 100)], [run(900, 150)])
+    assert found.verdict is Verdict.REGRESSED
+    assert "Norm: requested bytes +50 B (+50 %)" in found.sentence
+    assert "The step as a whole got better: requested bytes −50 B" in found.sentence
+
+
 def test_a_missing_operator_class_is_not_a_win() -> None:
     ops = step()
     less = tuple(op for op in ops if op.op_class != "up_proj")
