@@ -4,7 +4,7 @@ On CPU and CUDA torch turns `F.scaled_dot_product_attention` into one fused oper
 choice; those are all recorded under one name, with q, k, v, mask and output. On meta torch falls
 back to the composite (clones, bmm, softmax), which is not what a GPU runs, so there the call is
 replaced by one recorded op. `sdpa_kernel(SDPBackend.MATH)` is honoured: then the composite runs and
-is recorded. So is a call that has no fused kernel anywhere (a mask with grouped heads).
+is recorded. So is a call whose shapes no fused kernel takes.
 """
 
 from __future__ import annotations
@@ -83,21 +83,15 @@ def only_math_allowed() -> bool:
     )
 
 
-def has_fused_kernel(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None
-) -> bool:
-    """Whether some GPU backend fuses this call (torch's own rules, as far as shapes decide).
+def has_fused_kernel(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> bool:
+    """Whether torch's shapes rules allow a fused kernel: four dimensions, one head size.
 
-    Flash kernels take no mask; the memory-efficient kernel takes one but no grouped heads.
+    These are the rules of the CPU, so that counts and a CPU run agree. A GPU has more of them (no
+    mask with grouped heads, no float32 with grouped heads, head sizes up to 256): where it falls
+    back to the composite, only a capture on it can show that.
     """
-    if query.ndim != 4 or key.shape[-1] != query.shape[-1]:
-        return False
-    grouped = query.shape[1] != key.shape[1]
-    if grouped and mask is not None:
-        return False
-    if grouped and (query.shape[-1] > 256 or value.shape[-1] != key.shape[-1]):
-        return False
-    return not (grouped and query.dtype == torch.float32)
+    sizes = {query.shape[-1], key.shape[-1], value.shape[-1]}
+    return query.ndim == key.ndim == value.ndim == 4 and len(sizes) == 1 and query.numel() > 0
 
 
 class FusedOnMeta(TorchFunctionMode):
@@ -134,18 +128,14 @@ class FusedOnMeta(TorchFunctionMode):
     ) -> torch.Tensor | None:
         if query.device.type != "meta" or dropout_p or only_math_allowed():
             return None
-        if not has_fused_kernel(query, key, value, attn_mask):
+        if not has_fused_kernel(query, key, value):
             return None
         if attn_mask is not None and attn_mask.dtype == torch.bool:
             # Fused kernels add their mask: torch turns a boolean one into numbers in every call.
             blocked = torch.scalar_tensor(float("-inf"), dtype=query.dtype, device="meta")
             attn_mask = torch.where(attn_mask, 0.0, blocked)
-        batch, heads, tokens, size = query.shape
-        if value.shape[-1] == size:
-            # Flash kernels lay their output out like the query, so that the transpose back to
-            # (batch, tokens, heads, size) costs a copy only where the query was laid out by heads.
-            output = torch.empty_like(query)
-        else:
-            output = query.new_empty((batch, tokens, heads, value.shape[-1])).transpose(1, 2)
+        # Flash kernels lay their output out like the query, so that the transpose back to
+        # (batch, tokens, heads, size) costs a copy only where the query was laid out by heads.
+        output = torch.empty_like(query)
         self._recorded(FusedCall(query, key, value, attn_mask, output, is_causal, scale, "meta"))
         return output

@@ -12,6 +12,7 @@ them. Softmax, norms and other arithmetic are `elementwise_flops` (elementwise.p
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ ATTENTION_NAME = re.compile(r"attention|attn|flash_fwd|mha|sdpa", re.I)
 NOT_ATTENTION = re.compile(r"mask|cache|rope|rotary|merge|combine|norm", re.I)
 
 
+@lru_cache(maxsize=1024)
 def attention_pairs(
     queries: int, keys: int, causal: bool, *, bottom_right: bool = False, window: int | None = None
 ) -> int:
