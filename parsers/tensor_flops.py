@@ -205,17 +205,19 @@ def dense_peak_flops_per_s(
     counters: Counters, parent: str, chip: str, clock_hz: float | None
 ) -> float | None:
     """Dense peak of a tensor type at the clock that was held, or None."""
-    names = [parent, *reversed(_instructions(parent, chip))]
-    for name in names:
+    # Of several instructions (hmma, hgmma) the fastest is the roof.
+    peaks = []
+    for name in (parent, *_instructions(parent, chip)):
         full = f"{TENSOR_PREFIX}{name}_sparsity_off.sum.peak_sustained"
         per_second = counters.number(f"{full}_elapsed.per_second")
-        if per_second is not None:
-            return per_second
         per_cycle = counters.number(full)
-        if per_cycle is not None and clock_hz is not None:
-            return per_cycle * clock_hz
-    per_cycle = counters.number(f"{TENSOR_PREFIX}{parent}.sum.peak_sustained")
-    if per_cycle is None or clock_hz is None or not chip:
-        return None
-    sparse = f"{parent}_sparsity_on" in tensor_counters(chip) or bool(_instructions(parent, chip))
-    return per_cycle * clock_hz / (2 if sparse else 1)
+        if per_second is not None:
+            peaks.append(per_second)
+        elif per_cycle is not None and clock_hz is not None:
+            peaks.append(per_cycle * clock_hz)
+    whole = counters.number(f"{TENSOR_PREFIX}{parent}.sum.peak_sustained")
+    if whole is not None and clock_hz is not None and chip:
+        halves = f"{parent}_sparsity_on" in tensor_counters(chip)
+        sparse = halves or bool(_instructions(parent, chip))
+        peaks.append(whole * clock_hz / (2 if sparse else 1))
+    return max(peaks, default=None)

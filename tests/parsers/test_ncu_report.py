@@ -130,6 +130,10 @@ def test_rms_norm_on_h100(nsight: Path) -> None:
         1.21, abs=0.005
     )
     assert launch.paths["dram_bytes"] == "dram__bytes_read.sum + dram__bytes_write.sum"
+    # 114 SMs x 4096 dense BF16 FLOP per clock (wgmma) at the 1.103 GHz that were held, not 1.755.
+    held = float(launch.metrics["held_tensor_flops_per_s"].value or 0)
+    assert held == pytest.approx(114 * 4096 * 1.103e9, rel=1e-3)
+    assert launch.metrics["held_dram_bytes_per_s"].value == pytest.approx(2.039e12, rel=1e-3)
 
 
 def test_105_launches_in_total_time(nsight: Path) -> None:
