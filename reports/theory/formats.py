@@ -64,7 +64,7 @@ class Format(Record, frozen=True, kw_only=True):
 
     def plain_bytes(self, elements: int) -> int:
         """Bytes of elements without scales: activations and everything that is not quantised."""
-        return _ceil_div(elements * self.bits, 8)
+        return (elements * self.bits + 7) // 8
 
 
 _PLAIN = {"float64": 64, "float32": 32, "tf32": 32, "bfloat16": 16, "float16": 16}

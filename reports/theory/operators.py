@@ -15,7 +15,7 @@ TOKEN_ID_BYTES = 8
 """Token ids are int64."""
 
 
-class OperatorTheory(Record, frozen=True, kw_only=True):
+class OperatorTheory(Record, frozen=True, kw_only=True, gc=False):
     """One operator of a step; FLOPs and bytes are per call."""
 
     name: str

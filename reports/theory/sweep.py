@@ -23,7 +23,7 @@ MAX_POINTS = 1_000_000
 DIMENSIONS = ("batch", "context", "query_tokens")
 
 
-class SweepRow(Record, frozen=True, kw_only=True):
+class SweepRow(Record, frozen=True, kw_only=True, gc=False):
     """One step on one roof. Without a roof `gpu` is None and there is no floor."""
 
     gpu: str | None
