@@ -269,7 +269,7 @@ def _workload(plan: RunPlan, sample: Sample | None) -> Workload:
         attention=spec.attention,
         dtype=plan.dtype,
         device=plan.device,
-        layers_run=sample.layers_run if sample else 0,
+        layers_run=sample.layers_run if sample else plan.architecture.layers,
         layers_model=plan.architecture.layers,
         logits=spec.logits,
         steps=options.steps if ran else 0,

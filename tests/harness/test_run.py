@@ -107,6 +107,8 @@ def test_meta_run_has_no_time_and_no_roof_and_says_why(tiny: str) -> None:
     outcomes = {check.id: check.outcome for check in run.checks}
     assert (outcomes["times"], outcomes["roof"]) == ("could_not_look", "could_not_look")
     assert run.machine.cpu == ""
+    # Every layer ran on meta; no step was timed.
+    assert (run.workload.layers_run, run.workload.layers_model, run.workload.steps) == (2, 2, 0)
 
 
 def test_a_named_gpu_is_a_prediction(tiny: str) -> None:
