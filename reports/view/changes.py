@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rooflens.model import Quantity
+from rooflens.reports.compare.deltas import METRIC_NAMES, NOT_JUDGED
 from rooflens.reports.compare.records import (
     Comparison,
     Delta,
@@ -45,10 +46,15 @@ def changes(comparison: Comparison) -> Changes:
     notes = [*comparison.reasons, *(pattern.sentence for pattern in comparison.patterns)]
     notes += [_time(comparison), *comparison.notes]
     return Changes(
-        sentence=clean(comparison.sentence, 600),
+        sentence=clean(f"{_heading(comparison.verdict)}: {comparison.sentence}", 600),
         notes=tuple(dict.fromkeys(clean(note, 600) for note in notes[:MAX_ROWS] if note)),
         tables=tuple(made for made in tables if made is not None),
     )
+
+
+def _heading(verdict: Verdict) -> str:
+    """The verdict of the whole comparison, as the command line and CI print it."""
+    return str(verdict).replace("_", " ")
 
 
 def verdict_text(verdict: Verdict) -> str:
@@ -114,9 +120,13 @@ def _delta_row(name: str, delta: Delta) -> list[Cell]:
         amount(delta.base),
         amount(delta.head),
         _change(delta),
-        Cell(verdict_text(delta.verdict), css=_CSS.get(delta.verdict, "")),
-        Cell(clean(delta.reason, 300)),
+        Cell(_verdict_of(delta), css=_CSS.get(delta.verdict, "")),
+        Cell("" if delta.reason == NOT_JUDGED else clean(delta.reason, 300)),
     ]
+
+
+def _verdict_of(delta: Delta) -> str:
+    return "not judged" if delta.reason == NOT_JUDGED else verdict_text(delta.verdict)
 
 
 def _moved(delta: Delta) -> bool:
@@ -129,7 +139,7 @@ def _deltas(id: str, caption: str, deltas: Sequence[Delta]) -> Table | None:
 
 
 def _metric(delta: Delta) -> str:
-    return delta.metric.removesuffix("_ns").replace("_", " ")
+    return METRIC_NAMES[delta.metric]
 
 
 def _operators(changed: Sequence[OperatorChange]) -> Table | None:
