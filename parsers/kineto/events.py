@@ -35,7 +35,7 @@ MODULE_PREFIX = "nn.Module: "
 """Of the Python functions only module calls are kept; the rest are paths of somebody's machine."""
 MAX_NAME = 8192
 MAX_EVENTS = 20_000_000
-_LIMIT = 2**60
+_LIMIT = 2**61
 _US = 1000
 
 
