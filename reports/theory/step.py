@@ -135,16 +135,16 @@ def _unavoidable_bytes(model: Architecture, plan: Plan, kv_bytes_per_token: int)
     """Ids, embedding rows, past KV read, new KV written, logits written."""
     tokens, activation = plan.tokens, plan.activation
     per_layer = kv_bytes_per_token // model.layers
-    past = sum(
-        kind.count * span.count * past_keys_read(span, kind.window)
-        for kind in model.kinds
-        for span in plan.spans
-    )
+    cached = 0
+    for kind in model.kinds:
+        for span in plan.spans:
+            # A later step sees at most the window, so no more has to be kept.
+            written = span.query if kind.window is None else min(span.query, kind.window)
+            read = past_keys_read(span, kind.window)
+            cached += kind.count * span.count * (read + written) * per_layer
     logits = activation.plain_bytes(plan.logits_rows * (model.vocab // plan.ranks))
     rows = activation.plain_bytes(tokens * model.hidden)
-    return (
-        tokens * TOKEN_ID_BYTES + rows + past * per_layer + tokens * kv_bytes_per_token + logits
-    )  # fmt: skip
+    return tokens * TOKEN_ID_BYTES + rows + cached + logits
 
 
 def _plan(shape: StepShape) -> Plan:

@@ -236,3 +236,36 @@ def test_neither_torch_nor_pandas_is_imported() -> None:
         "assert not bad, bad"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
+
+
+@pytest.mark.parametrize("format", ["text", "json", "csv", "markdown", "html"])
+@pytest.mark.parametrize("gpu", [(), ("--gpu", "h100")])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("decode",), ("prefill", "--prompt", "8k", "--context", "8k"), ("verify",),
+        ("decode", "--model", "deepseek-v3", "--tp", "8"), ("attention", "--window", "128"),
+        ("decode", "--model", "qwen3-30b-a3b", "--batch", "32", "--sampling", "--unfused"),
+        ("gemm", "--m", "8", "--n", "64", "--k", "64", "--bias", "--weights-dtype", "fp8"),
+    ],
+)  # fmt: skip
+def test_every_workload_in_every_format(
+    arguments: tuple[str, ...], gpu: tuple[str, ...], format: str
+) -> None:
+    result = run(*arguments, *gpu, "--format", format)
+    assert result.exit_code == 0, result.output
+    assert len(result.output) > 100
+    assert "nan" not in result.output.lower().split()
+
+
+def test_a_hostile_name_stays_text(tmp_path: Path) -> None:
+    folder = tmp_path / "<script>alert(1)<"
+    folder.mkdir()
+    config = {
+        "model_type": "llama", "vocab_size": 100, "hidden_size": 64, "num_hidden_layers": 3,
+        "num_attention_heads": 4, "intermediate_size": 96,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config))
+    page = run("decode", "--model", str(folder), "--format", "html").output
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from rooflens.architectures import load_config
+from rooflens.architectures import load_config, names
 from rooflens.errors import UsageError
 from rooflens.reports.theory.architecture import Architecture, LayerKind
 from rooflens.reports.theory.layers import expected_distinct_experts
@@ -188,3 +188,31 @@ def test_unfused_attention_copies_new_keys_and_values(qwen: Architecture) -> Non
     assert named(theory, "v_proj").bytes_out == 3 * 512 * 2
     parts = [o.detail for o in theory.operators if o.name == "attention"]
     assert parts == ["scores", "softmax", "values"]
+
+
+def test_a_window_bounds_what_is_written(qwen: Architecture) -> None:
+    windowed = msgspec.structs.replace(qwen, kinds=(LayerKind(count=28, window=1024),))
+    shape = StepShape(workload="prefill", context=0, query_tokens=4096)
+    saved = (
+        step_theory(qwen, shape).compulsory_bytes - step_theory(windowed, shape).compulsory_bytes
+    )
+    assert saved == (4096 - 1024) * 57344
+
+
+@pytest.mark.parametrize("model", names())
+@pytest.mark.parametrize(
+    "shape",
+    [
+        StepShape(),
+        StepShape(batch=64, context=8191, kv_dtype="fp8", weights_dtype="int4"),
+        StepShape(workload="prefill", context=0, query_tokens=8192),
+        StepShape(workload="prefill", context=4096, query_tokens=512, absorbed=True),
+        StepShape(workload="verify", query_tokens=5, tp=2),
+        StepShape(fused=False),
+    ],
+    ids=["decode", "quantised", "prefill", "chunk", "verify on two ranks", "unfused"],
+)
+def test_perfect_fusion_never_moves_more(model: str, shape: StepShape) -> None:
+    theory = step_theory(Architecture.from_config(load_config(model), model), shape)
+    assert 0 < theory.weight_bytes_read < theory.compulsory_bytes <= theory.ideal_op_bytes
+    assert theory.tensor_flops <= theory.flops
