@@ -73,7 +73,7 @@ def _read(file: Path) -> str:
 
 def _update(run: Run, file: Path, reason: str | None) -> None:
     from rooflens.harness.commands.diff import write_whole
-    from rooflens.reports.budgets import updated
+    from rooflens.reports.budget_file import updated
 
     if reason is None and sys.stdin.isatty():
         reason = click.prompt("Why does the budget change?")

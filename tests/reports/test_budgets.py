@@ -9,7 +9,8 @@ import pytest
 
 from rooflens.errors import CannotJudge
 from rooflens.model import Finding, Run, Workload, absent, known
-from rooflens.reports.budgets import check, matching, parse_budgets, tokens, updated
+from rooflens.reports.budget_file import updated
+from rooflens.reports.budgets import check, matching, parse_budgets, tokens
 from tests import builders
 
 
