@@ -94,8 +94,8 @@ def available_bytes(device: str) -> int | None:
     return machine.memory_available_bytes()
 
 
-def refuse_if_too_large(need: MemoryNeed, spec: StepSpec, free: int | None) -> None:
-    """Raise ProfilerError when the step does not fit, naming what would."""
+def refuse_if_too_large(need: MemoryNeed, spec: StepSpec, free: int | None, layers: int) -> None:
+    """Raise ProfilerError when the step of `layers` layers does not fit, naming what would."""
     if free is None or need.total <= free * USABLE:
         return
     parts = [f"weights {bytes_text(need.weights)}", f"KV cache {bytes_text(need.cache)}"]
@@ -105,11 +105,13 @@ def refuse_if_too_large(need: MemoryNeed, spec: StepSpec, free: int | None) -> N
     raise ProfilerError(
         f"Not enough memory: this step holds about {bytes_text(need.total)} "
         f"({', '.join(parts)}); {bytes_text(free)} {where} is free.",
-        " ".join((*_what_fits(need, spec, int(free * USABLE)), "--device meta needs no memory.")),
+        " ".join(
+            (*_what_fits(need, spec, int(free * USABLE), layers), "--device meta needs no memory.")
+        ),
     )
 
 
-def _what_fits(need: MemoryNeed, spec: StepSpec, free: int) -> Iterable[str]:
+def _what_fits(need: MemoryNeed, spec: StepSpec, free: int, layers: int) -> Iterable[str]:
     """Smaller values of the options that decide the size, one at a time."""
     room = free - need.weights
     scales = need.cache + need.activations
@@ -124,6 +126,11 @@ def _what_fits(need: MemoryNeed, spec: StepSpec, free: int) -> Iterable[str]:
     context = int(spec.context * share) // _CONTEXT_STEP * _CONTEXT_STEP
     if _CONTEXT_STEP <= context < spec.context:
         yield f"--context {context} would fit."
+    if need.cache:
+        # Every layer has its own cache; what is counted still covers all layers.
+        fewer = int((room - need.activations) / need.cache * layers)
+        if 1 <= fewer < layers:
+            yield f"--layers {fewer} would fit."
     if spec.prompt is not None:
         # Eager scores grow with the square of the prompt, so the linear share is an upper bound.
         prompt = int(spec.prompt * share**0.5) // _CONTEXT_STEP * _CONTEXT_STEP

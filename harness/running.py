@@ -132,7 +132,8 @@ def _refuse_if_too_large(plan: RunPlan, facts: Machine, ops: Sequence[Op]) -> No
         shared=memory.shares_storage(plan.architecture, plan.spec, plan.dtype, facts),
         ops=ops,
     )
-    memory.refuse_if_too_large(need, plan.spec, memory.available_bytes(plan.device))
+    layers = plan.spec.layers or plan.architecture.layers
+    memory.refuse_if_too_large(need, plan.spec, memory.available_bytes(plan.device), layers)
 
 
 def _execute(

@@ -79,15 +79,15 @@ def test_missing_weights_are_said_early(tmp_path: object) -> None:
 
 def test_a_step_that_fits_passes() -> None:
     made = plan()
-    refuse_if_too_large(need(made), made.spec, 4 * 10**9)
-    refuse_if_too_large(need(made), made.spec, None)
+    refuse_if_too_large(need(made), made.spec, 4 * 10**9, 28)
+    refuse_if_too_large(need(made), made.spec, None, 28)
 
 
 def test_what_would_fit_is_named() -> None:
     made = plan(batch=64, context=32768)
     found = need(made)
     with pytest.raises(ProfilerError) as caught:
-        refuse_if_too_large(found, made.spec, 20 * 10**9)
+        refuse_if_too_large(found, made.spec, 20 * 10**9, 28)
     text = str(caught.value)
     assert text.startswith("Not enough memory: this step holds about ")
     assert "20.00 GB of memory is free" in text
@@ -95,12 +95,15 @@ def test_what_would_fit_is_named() -> None:
     batch = int(text.split("--batch ")[1].split()[0])
     context = int(text.split("--context ")[1].split()[0])
     smaller = plan(batch=batch, context=32768)
-    refuse_if_too_large(need(smaller), smaller.spec, 20 * 10**9)
+    refuse_if_too_large(need(smaller), smaller.spec, 20 * 10**9, 28)
+    layers = int(text.split("--layers ")[1].split()[0])
+    fewer = plan(batch=64, context=32768, layers=str(layers))
+    refuse_if_too_large(need(fewer), fewer.spec, 20 * 10**9, layers)
     shorter = plan(batch=64, context=context)
-    refuse_if_too_large(need(shorter), shorter.spec, 20 * 10**9)
+    refuse_if_too_large(need(shorter), shorter.spec, 20 * 10**9, 28)
 
 
 def test_weights_that_do_not_fit_suggest_shared_ones() -> None:
     made = plan(device="cpu", weights="dummy-full")
     with pytest.raises(ProfilerError, match="--weights dummy"):
-        refuse_if_too_large(need(made, shared=False), made.spec, 8 * 10**9)
+        refuse_if_too_large(need(made, shared=False), made.spec, 8 * 10**9, 28)
