@@ -144,7 +144,10 @@ def gpu_names() -> list[str]:
 
 
 def read_gpus(text: str, where: str) -> list[Gpu]:
-    """Read the GPUs of a TOML text; InputError names the table and the field that is wrong."""
+    """Read the GPUs of a TOML text; InputError names the table and the field that is wrong.
+
+    A number without a source of its own has the file's name as source: reports never hold paths.
+    """
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -193,7 +196,7 @@ def _gpu(name: str, fields: Any, where: str) -> Gpu:
     missing = [f for f in ("dram_gbs", "dense_tflops") if f not in fields]
     if missing:
         raise InputError(f"{where}: [{name}] lacks {', '.join(missing)}.")
-    sources = fields.get("sources", {})
+    sources, own = fields.get("sources", {}), Path(where).name
     peaks = fields["dense_tflops"]
     if not isinstance(sources, dict) or not isinstance(peaks, dict):
         raise InputError(f"{where}: [{name}] sources and dense_tflops are tables of names.")
@@ -205,7 +208,7 @@ def _gpu(name: str, fields: Any, where: str) -> Gpu:
         if key is not None and key not in sources:
             raise InputError(f'{where}: [{name}] {field} names the source "{key}", not in sources.')
         exact = round(value * factor) if factor > 1 else value
-        return Sourced(value=exact, source=sources[key] if key is not None else where)
+        return Sourced(value=exact, source=sources[key] if key is not None else own)
 
     def optional(field: str, factor: float) -> Sourced | None:
         return number(field, fields[field], factor) if field in fields else None

@@ -5,10 +5,16 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from rooflens.errors import UsageError
+from rooflens.model import Roof
 from rooflens.reports.theory.answer import Answer, operators_answer
 from rooflens.reports.theory.attention import Heads, Span, fused_attention, unfused_attention
-from rooflens.reports.theory.formats import activation_format, number_format
+from rooflens.reports.theory.crossover import attention_crossover_prompt
+from rooflens.reports.theory.floor import printed_ridge
+from rooflens.reports.theory.formats import Format, activation_format, number_format
 from rooflens.reports.theory.gpus import Gpu
+
+MOST_TOKENS = 2**40
+"""Beyond this a crossover is none."""
 
 
 def attention_answer(
@@ -56,8 +62,14 @@ def attention_answer(
         compulsory_bytes=fused.bytes,
         accumulate=accumulate,
     )
+    crossings: dict[str, float | None] = {}
+    if answer.roof is not None and not unfused:
+        crossings["attention"] = _crossover(
+            answer.roof, spans[0], call, activation, cache, full, window
+        )
     return replace(
         answer,
+        crossover_tokens=crossings,
         batch=batch,
         context=context,
         query_tokens=query_tokens,
@@ -66,3 +78,33 @@ def attention_answer(
             answer.totals, kv_bytes_per_token=cache.vectors_bytes(2 * kv_heads, head_dim)
         ),
     )
+
+
+def _crossover(
+    roof: Roof, span: Span, heads: Heads, activation: Format, cache: Format, full: bool,
+    window: int | None,
+) -> float | None:  # fmt: skip
+    """New tokens at which the call reaches the ridge: the formula for a prompt, else by halving."""
+    at = printed_ridge(roof)
+    if span.context == 0 and window is None and cache.bits == activation.bits:
+        return attention_crossover_prompt(
+            heads.query_heads, heads.kv_heads, at, element_bytes=activation.bits / 8,
+            causal=not full,
+        )  # fmt: skip
+
+    def reached(query: int) -> bool:
+        one = Span(count=1, query=query, context=span.context)
+        call = fused_attention(
+            (one,), heads, activation=activation, cache=cache, causal=not full, window=window
+        )
+        return call.intensity >= at
+
+    low, high = 0, 1
+    while not reached(high):
+        if high > MOST_TOKENS:
+            return None
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    return high

@@ -122,6 +122,29 @@ def test_attention_of_one_layer() -> None:
     assert unfused["totals"]["compulsory_bytes"] == answer["totals"]["compulsory_bytes"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "tokens"),
+    [
+        (("--query-tokens", "512"), 373.6),
+        (("--query-tokens", "512", "--full"), 187.3),
+        (("--query-tokens", "1", "--context", "1m"), 24),  # 23.4 on an endless context
+        (("--query-tokens", "512", "--window", "64"), None),  # 7/8 of the window's keys: never
+    ],
+)
+def test_attention_becomes_compute_bound(arguments: tuple[str, ...], tokens: float | None) -> None:
+    found = data("attention", *arguments, "--gpu", "4090")["crossover_tokens"]["attention"]
+    assert found == (None if tokens is None else pytest.approx(tokens, abs=0.1))
+
+
+def test_a_gpu_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text("[Mine]\ndram_gbs = 1000\ndense_tflops.bf16 = 200\n")
+    answer = data("decode", "--gpu", str(file))
+    assert answer["gpu"] == "Mine"
+    assert answer["roof"]["ridge"] == 200
+    assert answer["roof"]["source"] == "mine.toml"
+
+
 def test_csv_is_one_line_per_operator() -> None:
     rows = list(csv.DictReader(io.StringIO(run("decode", "--format", "csv").output)))
     assert len(rows) == 17
