@@ -51,6 +51,8 @@ class Point:
     square: bool = False
     labelled: bool = True
     tip: str = ""
+    source: str = ""
+    """Evidence of the numbers, for the table beside the picture."""
 
 
 @dataclass(frozen=True)

@@ -61,10 +61,15 @@ def amount(quantity: Quantity, text: str = "") -> Cell:
     )
 
 
+def levels(*quantities: Quantity) -> str:
+    """The evidence levels of several quantities, each once."""
+    named = dict.fromkeys(source_text(quantity) for quantity in quantities)
+    return " / ".join(level for level in named if level)
+
+
 def derived(value: float, text: str, *sources: Quantity) -> Cell:
     """A number made from several quantities; its evidence is all of theirs."""
-    levels = list(dict.fromkeys(source_text(quantity) for quantity in sources))
-    return Cell(text=text, source=" / ".join(level for level in levels if level), sort=value)
+    return Cell(text=text, source=levels(*sources), sort=value)
 
 
 def missing(reason: str) -> Cell:
@@ -91,9 +96,9 @@ def table(
             continue
         if index and not column.numeric and all(row[index].text in ("", NONE) for row in cells):
             continue
-        levels = {row[index].source for row in cells if not row[index].absent}
+        sources = {row[index].source for row in cells if not row[index].absent}
         head = column
-        if len(levels) == 1 and (level := levels.pop()):
+        if len(sources) == 1 and (level := sources.pop()):
             head = replace(column, source=level)
             for row in cells:
                 row[index] = replace(row[index], source="")

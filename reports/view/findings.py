@@ -6,7 +6,14 @@ import msgspec
 
 from rooflens.model import Finding, KernelRow, Run
 from rooflens.reports.findings.directions import directions
-from rooflens.reports.format import bytes_text, percent_text, plural, quantity_text, time_range_text
+from rooflens.reports.format import (
+    bytes_text,
+    percent_text,
+    plural,
+    quantity_text,
+    source_text,
+    time_range_text,
+)
 from rooflens.reports.view.basis import Basis, per_what
 from rooflens.reports.view.cells import clean
 from rooflens.reports.view.page import Card, Direction, Findings, RuleLine
@@ -121,6 +128,7 @@ def _card(basis: Basis, finding: Finding) -> Card:
         rule=clean(finding.rule, 60),
         title=clean(finding.title, 300),
         saves=_saves(basis, finding),
+        saves_source=source_text(finding.saving_bytes),
         saves_note=clean(finding.saving_note, 400),
         why=clean(finding.why, 1200),
         remedy=clean(finding.remedy, 1200),

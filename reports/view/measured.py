@@ -17,6 +17,7 @@ from rooflens.reports.format import (
     ratio_text,
     time_text,
 )
+from rooflens.reports.join.counters import measured_flops
 from rooflens.reports.view.basis import Basis, quotient, ratio
 from rooflens.reports.view.cells import clean, table, words
 from rooflens.reports.view.page import Cell, Column, Formula, Measured, Table
@@ -199,7 +200,7 @@ def _formulas(basis: Basis) -> list[Formula]:
             "Gap", "step time / floor", totals.step_time_ns, totals.floor_ns, basis.same_device
         ),
         _intensity_formula(totals.intensity, totals.compulsory_bytes),
-        _measured_intensity(totals.executed_flops, totals.moved_bytes),
+        _measured_intensity(measured_flops(basis.classes), totals.moved_bytes),
         _coverage_formula(totals.coverage),
     ]  # fmt: skip
     return [formula for formula in made if formula is not None]
@@ -251,7 +252,7 @@ def _measured_intensity(flops: Quantity, moved: Quantity) -> Formula | None:
         return None
     return Formula(
         "Measured intensity",
-        "executed FLOPs / moved bytes",
+        "all executed FLOPs, elementwise ones too / moved bytes",
         f"{_number(flops)} FLOP / {_number(moved)} B = {intensity_text(intensity.value)} FLOP/B",
     )
 

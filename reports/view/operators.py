@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rooflens.model import OperatorRow, Quantity, Run
 from rooflens.reports.findings.gap import step_gap
 from rooflens.reports.format import NONE, count_text, intensity_text, ratio_text, time_text
+from rooflens.reports.join.counters import measured_flops
 from rooflens.reports.view.basis import Basis, ratio, total
 from rooflens.reports.view.cells import amount, derived, missing, table, words
 from rooflens.reports.view.page import Cell, Column, Operators, Table
@@ -142,7 +143,7 @@ def _total_row(basis: Basis) -> list[Cell]:
         _intensity(
             total((totals.requested_flops, totals.elementwise_flops)), totals.requested_bytes
         ),
-        _intensity(totals.executed_flops, totals.moved_bytes),
+        _intensity(measured_flops(basis.classes), totals.moved_bytes),
         amount(totals.minimum_flops),
         amount(totals.requested_flops),
         amount(totals.executed_flops),

@@ -118,6 +118,7 @@ class Card:
     rule: str
     title: str
     saves: str
+    saves_source: str
     saves_note: str
     why: str
     remedy: str

@@ -15,7 +15,7 @@ from rooflens.reports.format import (
     source_text,
 )
 from rooflens.reports.view.basis import Basis, ratio
-from rooflens.reports.view.cells import clean, missing, table, words
+from rooflens.reports.view.cells import clean, levels, missing, table, words
 from rooflens.reports.view.kernels import INVALID_SHARE, is_invalid
 from rooflens.reports.view.page import Cell, Chart, Column, Roofline, Table
 
@@ -105,10 +105,13 @@ def _measured_point(basis: Basis, row: OperatorRow, whole: float) -> list[Point]
     intensity = ratio(flops, moved)
     if not basis.same_device or not time or not intensity:
         return []
+    if basis.per_capture and flops.source != "counters":
+        return []  # FLOPs of a step over the time of a whole capture mean nothing
     rate = _positive(flops) / time * 1e9
     return [
         Point(row.op_class, intensity, rate, REQUESTED, weight=time / whole if whole else 0.0,
-              tip=f"{row.op_class}: {intensity_text(intensity)} FLOP/B, {flop_rate_text(rate)}")
+              tip=f"{row.op_class}: {intensity_text(intensity)} FLOP/B, {flop_rate_text(rate)}",
+              source=levels(flops, moved, row.time_ns))
     ]  # fmt: skip
 
 
@@ -118,17 +121,18 @@ def _placed_points(row: OperatorRow, roof: Roof) -> list[Point]:
     theory = ratio(row.minimum_flops, row.minimum_bytes)
     asked = ratio(row.requested_flops, row.requested_bytes)
     if theory:
-        points.append(_placed(row.op_class, theory, roof, CLASS, "theory"))
+        points.append(_placed(row.op_class, theory, roof, CLASS, row.minimum_bytes))
     apart = not theory or (asked and max(asked / theory, theory / asked) > DIFFERENT)
     if asked and apart:
-        points.append(_placed(f"{row.op_class} as requested", asked, roof, REQUESTED, "requested"))
+        name = f"{row.op_class} as requested"
+        points.append(_placed(name, asked, roof, REQUESTED, row.requested_bytes))
     return points
 
 
-def _placed(name: str, intensity: float, roof: Roof, css: str, kind: str) -> Point:
+def _placed(name: str, intensity: float, roof: Roof, css: str, nbytes: Quantity) -> Point:
     rate = attainable(roof, intensity)
-    tip = f"{name}: {intensity_text(intensity)} FLOP/B ({kind}), at most {flop_rate_text(rate)}"
-    return Point(name, intensity, rate, css, hollow=True, tip=tip)
+    tip = f"{name}: {intensity_text(intensity)} FLOP/B, at most {flop_rate_text(rate)}"
+    return Point(name, intensity, rate, css, hollow=True, tip=tip, source=source_text(nbytes))
 
 
 def _kernel_points(basis: Basis) -> list[Point]:
@@ -149,7 +153,8 @@ def _kernel_points(basis: Basis) -> list[Point]:
         name = clean(kernel.short_name, 40) + (" (invalid)" if wrong else "")
         points.append(
             Point(name, _positive(kernel.intensity), rate, WRONG if wrong else KERNEL, square=True,
-                  labelled=number < LABELLED_KERNELS, tip=f"{name}: {flop_rate_text(rate)}")
+                  labelled=number < LABELLED_KERNELS, tip=f"{name}: {flop_rate_text(rate)}",
+                  source=levels(kernel.flops, kernel.dram_bytes, kernel.duration_ns))
         )  # fmt: skip
     return points
 
@@ -162,8 +167,10 @@ def _step_point(basis: Basis, roof: Roof) -> list[Point]:
     time = _positive(totals.step_time_ns)
     flops = _positive(totals.minimum_flops)
     if basis.same_device and time and flops:
-        return [Point("whole step", intensity, flops / time * 1e9, STEP)]
-    return [Point("whole step", intensity, attainable(roof, intensity), STEP, hollow=True)]
+        source = levels(totals.intensity, totals.step_time_ns)
+        return [Point("whole step", intensity, flops / time * 1e9, STEP, source=source)]
+    top, source = attainable(roof, intensity), source_text(totals.intensity)
+    return [Point("whole step", intensity, top, STEP, hollow=True, source=source)]
 
 
 def _keys(basis: Basis, points: Sequence[Point]) -> tuple[tuple[str, str], ...]:
@@ -259,7 +266,7 @@ def _twin(roof: Roof, points: Sequence[Point]) -> Table:
         not_measured = missing("not measured: the point lies on the roof by construction")
         rows.append([
             words(point.name),
-            Cell(intensity_text(point.intensity), sort=point.intensity),
+            Cell(intensity_text(point.intensity), point.source, sort=point.intensity),
             not_measured if point.hollow else Cell(flop_rate_text(point.rate), sort=point.rate),
             Cell(flop_rate_text(top), sort=top),
             not_measured if point.hollow else Cell(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 
-from rooflens.model import Finding, Quantity, Roof, Run
+from rooflens.model import Finding, Roof, Run
 from rooflens.reports.format import (
     NONE,
     bytes_text,
@@ -17,7 +17,7 @@ from rooflens.reports.format import (
     time_text,
 )
 from rooflens.reports.view.basis import IMPORTED, Basis, machine_name, per_what, ratio, with_article
-from rooflens.reports.view.cells import clean
+from rooflens.reports.view.cells import clean, levels
 from rooflens.reports.view.page import Tile, Verdict
 from rooflens.reports.view.waterfall import gap_parts
 
@@ -62,9 +62,10 @@ def _time_clause(basis: Basis) -> str:
                 f"this {step} takes {time_text(time.value)}, less than the {time_text(floor.value)}"
                 f" that the roof allows: the roof or the clock is wrong"
             )
+        times = ratio(time, floor)
         return (
             f"this {step} takes {time_text(time.value)}, this machine needs at least "
-            f"{time_text(floor.value)} for it ({ratio_text(time.value / floor.value)})"
+            f"{time_text(floor.value)} for it{f' ({ratio_text(times)})' if times else ''}"
         )
     if floor.value is not None and roof is not None:
         return (
@@ -216,7 +217,7 @@ def _bytes_tile(basis: Basis) -> Tile:
         if moved is not None:
             detail += f"; moved / requested {ratio_text(moved)}"
             sources.append(totals.moved_bytes)
-        return Tile("Bytes requested / minimum", ratio_text(asked), _levels(sources), detail)
+        return Tile("Bytes requested / minimum", ratio_text(asked), levels(*sources), detail)
     for title, quantity in (
         ("Bytes moved", totals.moved_bytes),
         ("Bytes requested", totals.requested_bytes),
@@ -239,16 +240,12 @@ def _last_tile(run: Run, found: tuple[Finding, ...]) -> Tile:
     if known:
         saved = sum(quantity.value or 0 for quantity in known)
         return Tile(
-            "Recoverable", bytes_text(saved), _levels(known), _recoverable_detail(run, found)
+            "Recoverable", bytes_text(saved), levels(*known), _recoverable_detail(run, found)
         )
     count = sum(finding.outcome == "clear" for finding in run.findings)
     return Tile(
         "Findings", str(len(found)), "", f"{plural(count, 'rule')} looked and found nothing"
     )
-
-
-def _levels(quantities: list[Quantity]) -> str:
-    return " / ".join(dict.fromkeys(source_text(quantity) for quantity in quantities))
 
 
 def _recoverable_detail(run: Run, found: tuple[Finding, ...]) -> str:
