@@ -25,6 +25,7 @@ from rooflens.model import (
     Totals,
     Unit,
     absent,
+    known,
 )
 from rooflens.parsers.kernels import MATRIX_FAMILIES, UNKNOWN, classify_name
 from rooflens.reports.join.counted import ClassPart, operator_rows
@@ -242,6 +243,20 @@ def _sum_rows(quantities: Sequence[Quantity], unit: Unit) -> Quantity:
         source="counters",
         extrapolated_from=layers,
     )
+
+
+def measured_flops(rows: Iterable[OperatorRow]) -> Quantity:
+    """Every FLOP that the kernels executed, elementwise ones included: intensity x bytes of the
+    class rows, so that the intensity of a whole is the sum of FLOPs over the sum of bytes."""
+    total, source = 0.0, None
+    for row in rows:
+        flops, moved = row.intensity_measured, row.moved_bytes
+        if row.part is not None or moved.absent == NO_KERNEL.absent:
+            continue
+        if flops.value is None or moved.value is None:
+            return flops if flops.value is None else moved
+        total, source = total + flops.value * moved.value, flops.source
+    return known(round(total), "flop", source) if source else NO_KERNEL
 
 
 def rows_of_kernels(
