@@ -60,7 +60,9 @@ def bound(flops: float, bytes: float, roof: Roof | None) -> str:
 
 def floor_ns(flops: float, bytes: float, roof: Roof) -> float:
     """The larger of the times that the bytes and the FLOPs need, in ns."""
-    return NS_PER_S * max(bytes / roof.bandwidth_bytes_per_s, flops / roof.peak_flops_per_s)
+    return max(
+        NS_PER_S * bytes / roof.bandwidth_bytes_per_s, NS_PER_S * flops / roof.peak_flops_per_s
+    )
 
 
 def operator_floor_ns(operator: OperatorTheory, roof: Roof) -> float:
