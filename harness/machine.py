@@ -54,9 +54,7 @@ def home_folder() -> Path | None:
 
 def core_count() -> int:
     """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(_allowed_cores())
 
 
 def memory_total_bytes(root: Path = ROOT) -> int | None:
@@ -72,13 +70,31 @@ def memory_available_bytes(root: Path = ROOT) -> int | None:
 
 
 def last_level_cache_bytes(root: Path = ROOT) -> int | None:
-    """Size of the largest cache that core 0 sees, or None when the system does not tell."""
-    sizes = [
-        _size_bytes(read_text(index / "size"))
-        for index in (root / "sys/devices/system/cpu/cpu0/cache").glob("index*")
-        if read_text(index / "type").strip() != "Instruction"
-    ]
-    return max((size for size in sizes if size), default=None)
+    """All last-level caches that this process's cores reach, or None when it is not told.
+
+    Cores of one socket (or of one chiplet) share a cache; cores of several have several, and
+    weights spread over all of them.
+    """
+    caches: dict[str, int] = {}
+    for cpu in (root / "sys/devices/system/cpu").glob("cpu[0-9]*"):
+        if root == ROOT and int(cpu.name.removeprefix("cpu")) not in _allowed_cores():
+            continue
+        levels = [
+            (read_text(index / "level").strip(), read_text(index / "shared_cpu_list"), size)
+            for index in (cpu / "cache").glob("index*")
+            if read_text(index / "type").strip() != "Instruction"
+            and (size := _size_bytes(read_text(index / "size"))) is not None
+        ]
+        if levels:
+            _, shared_by, size = max(levels)
+            caches[shared_by] = size
+    return sum(caches.values()) or None
+
+
+def _allowed_cores() -> set[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))
 
 
 def gpus() -> tuple[GpuFacts, ...]:

@@ -70,20 +70,34 @@ def test_unknown_memory_is_none_not_zero(tmp_path: Path) -> None:
     assert machine.memory_available_bytes(tmp_path) is None
 
 
-def test_last_level_cache_is_the_largest_data_cache(tmp_path: Path) -> None:
-    cache = "sys/devices/system/cpu/cpu0/cache"
-    plant(
-        tmp_path,
-        {
-            f"{cache}/index0/size": "48K\n",
-            f"{cache}/index0/type": "Data\n",
-            f"{cache}/index1/size": "999M\n",
-            f"{cache}/index1/type": "Instruction\n",
-            f"{cache}/index3/size": "107520K\n",
-            f"{cache}/index3/type": "Unified\n",
-        },
-    )
+def plant_cache(root: Path, cpu: int, shared_by: str, size: str) -> None:
+    cache = f"sys/devices/system/cpu/cpu{cpu}/cache"
+    for index, level, kind, mine, shared in (
+        (0, 1, "Data", "48K", str(cpu)),
+        (1, 1, "Instruction", "999M", str(cpu)),
+        (3, 3, "Unified", size, shared_by),
+    ):
+        folder = f"{cache}/index{index}"
+        plant(root, {
+            f"{folder}/level": f"{level}\n", f"{folder}/type": f"{kind}\n",
+            f"{folder}/size": f"{mine}\n", f"{folder}/shared_cpu_list": f"{shared}\n",
+        })  # fmt: skip
+
+
+def test_a_shared_last_level_cache_counts_once(tmp_path: Path) -> None:
+    for cpu in (0, 1):
+        plant_cache(tmp_path, cpu, "0-1", "107520K")
     assert machine.last_level_cache_bytes(tmp_path) == 107_520 * 1024
+
+
+def test_caches_of_several_chiplets_add_up(tmp_path: Path) -> None:
+    for cpu, shared_by in enumerate(("0-1", "0-1", "2-3", "2-3")):
+        plant_cache(tmp_path, cpu, shared_by, "32M")
+    assert machine.last_level_cache_bytes(tmp_path) == 64 << 20
+
+
+def test_an_unknown_cache_is_none(tmp_path: Path) -> None:
+    assert machine.last_level_cache_bytes(tmp_path) is None
 
 
 def test_meta_run_names_no_hardware() -> None:
