@@ -1,10 +1,11 @@
 """How the import of a timeline capture scales, against `nsys stats` and a public Python reader.
 
-    python benchmarks/timeline_scale.py [--kernels 10000,100000,1000000] [--peer nsys-ai.whl]
+    python benchmarks/timeline_scale.py [--kernels 10000,100000,1000000]
 
 Writes synthetic nsys exports (n kernels in n nested ranges: step, layer, module, op), imports each
-in a fresh process and prints seconds and peak memory; the same file then goes to
-`nsys stats -r nvtx_gpu_proj_sum` and, if installed, to nsys-ai. Ratios are what counts.
+in a fresh process and prints seconds and peak memory. The same file then goes to
+`nsys stats -r nvtx_gpu_proj_sum` and to nsys-ai (0.3.0 was used; it reads an export and says which
+range each kernel belongs to), if they are installed. Ratios are what counts.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
-import resource
 import shutil
 import sqlite3
 import subprocess
@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 PROCESS = 0x0001_0000_0500_0000
@@ -29,7 +30,7 @@ FAN_OUT = 10
 NAMES = ("ampere_bf16_s16816gemm", "flash_fwd_splitkv_kernel", "vectorized_elementwise_kernel")
 CALL, LENGTH, PITCH = 3_000, 4_000, 6_000
 """Lengths of a call and of a kernel, and the time from one launch to the next, in ns."""
-LIMIT_S = 900
+LIMIT_S = 600
 
 KERNEL_COLUMNS = (
     "start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid",
@@ -69,8 +70,9 @@ def ranges(count: int) -> Iterator[tuple[int | str | None, ...]]:
             if not level and i % FAN_OUT == 9:
                 continue
             start, end = i * width * PITCH, (i + 1) * width * PITCH
-            yield (start + inset, end - inset - 1_000, 59, None, None, None,
-                   text if level == 3 else f"{text} {i % FAN_OUT}", THREAD, None, None, 0)  # fmt: skip
+            name = text if level == 3 else f"{text} {i % FAN_OUT}"
+            yield (start + inset, end - inset - 1_000, 59, None, None, None, name, THREAD, None,
+                   None, 0)  # fmt: skip
 
 
 def write_export(path: Path, count: int) -> int:
@@ -104,43 +106,48 @@ def write_export(path: Path, count: int) -> int:
     return int(made)
 
 
-def run(command: list[str], folder: Path) -> tuple[float, int, bool]:
-    """Run a command: wall seconds, peak memory of the process in MiB, whether it succeeded."""
+@dataclass(frozen=True)
+class Usage:
+    """What one process took."""
+
+    wall_s: float
+    cpu_s: float
+    mebibytes: int
+    good: bool
+
+
+def run(command: list[str], folder: Path) -> Usage:
+    """Run a command to its end, or until LIMIT_S; measures the process and its children."""
     started = time.perf_counter()
     process = subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    try:
-        _, status, usage = _wait(process.pid)
-    except TimeoutError:
-        process.kill()
-        process.wait()
-        return LIMIT_S, 0, False
-    if process.stderr is not None:
-        process.stderr.close()
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return time.perf_counter() - started, usage.ru_maxrss // 1024, process.returncode == 0
-
-
-def _wait(pid: int) -> tuple[int, int, resource.struct_rusage]:
-    """Wait for a process and its peak memory, up to LIMIT_S."""
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
-        done, status, usage = os.wait4(pid, os.WNOHANG)
+        done, status, usage = os.wait4(process.pid, os.WNOHANG)
         if done:
-            return done, status, usage
-        time.sleep(0.02)
-    raise TimeoutError
+            process.returncode = os.waitstatus_to_exitcode(status)
+            wall = time.perf_counter() - started
+            cpu = usage.ru_utime + usage.ru_stime
+            return Usage(wall, cpu, usage.ru_maxrss // 1024, process.returncode == 0)
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    return Usage(LIMIT_S, 0.0, 0, False)
 
 
 READ = (
     "import sys; from pathlib import Path; from rooflens.parsers import nsys_sqlite; "
     "r = nsys_sqlite.read(Path(sys.argv[1])); assert sum(k.count for k in r.kernels)"
 )
+SAME_JOB = (
+    "import sys; from pathlib import Path; from rooflens.parsers.nsys_sqlite import read_trace; "
+    "from rooflens.parsers.timeline.launches import link; "
+    "linked = link(read_trace(Path(sys.argv[1]))); assert linked.path_of_activity.size"
+)
 PEER = (
-    "import sys; from nsys_ai.profile import Profile; from nsys_ai.nvtx_tree import build_nvtx_tree;"
-    "p = Profile(sys.argv[1]); t = p.meta.time_range; "
-    "build_nvtx_tree(p, 0, t)"
+    "import sqlite3, sys; from nsys_ai.nvtx_attribution import attribute_kernels_to_nvtx; "
+    "assert attribute_kernels_to_nvtx(sqlite3.connect(sys.argv[1]), sqlite_path=sys.argv[1])"
 )
 
 
@@ -152,41 +159,41 @@ def nsys_report() -> str:
     return "nvtx_gpu_proj_sum" if "nvtx_gpu_proj_sum" in listed else "nvtxgpuproj"
 
 
+def peers(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """Programs that do a part of it: nsys' projection, and nsys-ai's attribution of kernels."""
+    yield "rooflens, ranges only", [sys.executable, "-c", SAME_JOB, str(path)]
+    if importlib.util.find_spec("nsys_ai") is not None:
+        yield "nsys-ai, ranges only", [sys.executable, "-c", PEER, str(path)]
+    if shutil.which("nsys") is not None:
+        report = nsys_report()
+        command = ["nsys", "stats", "-r", report, "-f", "csv", "-o", "out", str(path)]
+        yield f"nsys stats -r {report}", command
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--kernels", default="10000,100000,1000000")
-    parser.add_argument("--peers-up-to", type=int, default=100_000)
+    parser.add_argument("--nsys-up-to", type=int, default=100_000)
     options = parser.parse_args()
-    sizes = [int(part) for part in options.kernels.split(",")]
-    has_nsys = shutil.which("nsys") is not None
-    has_peer = importlib.util.find_spec("nsys_ai") is not None
-    print(f"{'kernels':>9} {'ranges':>9} {'reader':<28} {'seconds':>9} {'MiB':>7} {'ratio':>7}")
-    previous: tuple[int, float] | None = None
-    for size in sizes:
+    print(f"{'kernels':>9} {'ranges':>9} {'reader':<30} {'wall s':>8} {'cpu s':>8} {'MiB':>6} "
+          f"{'to rooflens':>11}")  # fmt: skip
+    for size in [int(part) for part in options.kernels.split(",")]:
         with tempfile.TemporaryDirectory(prefix="timeline-bench-") as name:
-            folder = Path(name)
-            path = folder / "a.sqlite"
+            path = Path(name) / "a.sqlite"
             made = write_export(path, size)
-            seconds, memory, good = run([sys.executable, "-c", READ, str(path)], folder)
-            assert good, "the import failed"
-            growth = f"x{seconds / previous[1]:.1f}" if previous else ""
-            print(f"{size:>9} {made:>9} {'rooflens':<28} {seconds:>9.2f} {memory:>7} {growth:>7}",
-                  flush=True)  # fmt: skip
-            previous = (size, seconds)
-            if size > options.peers_up_to:
-                continue
-            peers = []
-            if has_nsys:
-                report = nsys_report()
-                peers.append((f"nsys stats -r {report}",
-                              ["nsys", "stats", "-r", report, "-f", "csv", "-o", "out", str(path)]))  # fmt: skip
-            if has_peer:
-                peers.append(("nsys-ai nvtx tree", [sys.executable, "-c", PEER, str(path)]))
-            for label, command in peers:
-                took, used, good = run(command, folder)
-                shown = f"{took:.2f}" if good else f">{took:.0f}" if took >= LIMIT_S else "failed"
-                print(f"{size:>9} {made:>9} {label:<28} {shown:>9} {used:>7} "
-                      f"{took / seconds:>6.1f}x", flush=True)  # fmt: skip
+            ours = run([sys.executable, "-c", READ, str(path)], Path(name))
+            show(size, made, "rooflens, whole import", ours, ours)
+            for label, command in peers(path):
+                if label.startswith("nsys stats") and size > options.nsys_up_to:
+                    continue
+                show(size, made, label, run(command, Path(name)), ours)
+
+
+def show(size: int, made: int, label: str, found: Usage, ours: Usage) -> None:
+    """Print one line; the ratio is of wall times."""
+    wall = f"{found.wall_s:.2f}" if found.good else f">{found.wall_s:.0f}"
+    print(f"{size:>9} {made:>9} {label:<30} {wall:>8} {found.cpu_s:>8.2f} {found.mebibytes:>6} "
+          f"{found.wall_s / ours.wall_s:>10.2f}x", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":
