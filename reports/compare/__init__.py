@@ -16,7 +16,7 @@ import msgspec
 from rooflens.errors import UsageError
 from rooflens.model import Quantity, Run, absent
 from rooflens.reports.compare.deltas import count, delta, gap, pool
-from rooflens.reports.compare.environment import differences, forbidden
+from rooflens.reports.compare.environment import differences, failures, forbidden
 from rooflens.reports.compare.findings import compare_findings
 from rooflens.reports.compare.judging import Evidence, find_patterns, judge
 from rooflens.reports.compare.kernels import compare_kernels
@@ -61,6 +61,7 @@ def compare(base: Sequence[Run], head: Sequence[Run], options: Options | None = 
         moved=why[Aspect.MOVED],
         kernels=why[Aspect.KERNELS],
         time=why[Aspect.TIME] or _time_evidence(base, head),
+        failed=failures(environment),
     )
     kernels = compare_kernels(base, head, options, forbids)
     operators = compare_operators(base, head, options, forbids)

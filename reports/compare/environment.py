@@ -38,13 +38,19 @@ def differences(base: Sequence[Run], head: Sequence[Run]) -> tuple[Difference, .
 
 def forbidden(found: Sequence[Difference], aspect: Aspect) -> str:
     """Why `aspect` must not be compared, or an empty string."""
-    reasons = [
-        f"{item.name}: {item.base or 'unknown'} against {item.head or 'unknown'}"
-        + (f" ({item.reason})" if item.reason else "")
-        for item in found
-        if aspect in item.forbids
-    ]
-    return "; ".join(reasons)
+    return "; ".join(_reason(item) for item in found if aspect in item.forbids)
+
+
+def failures(found: Sequence[Difference]) -> str:
+    """Which side's own evidence is bad and why, or an empty string."""
+    return "; ".join(_reason(item) for item in found if item.is_failure)
+
+
+def _reason(item: Difference) -> str:
+    if item.is_failure:
+        return f"{item.name} failed: {item.reason}"
+    why = f" ({item.reason})" if item.reason else ""
+    return f"{item.name}: {item.base or 'unknown'} against {item.head or 'unknown'}{why}"
 
 
 def _pair(base: Run, head: Run) -> list[Difference]:
@@ -223,14 +229,15 @@ def _checks(base: Run, head: Run) -> list[Difference]:
     for run, side in ((base, "base"), (head, "head")):
         failed = [check for check in run.checks if check.outcome == "failed"]
         if failed and set(run.evidence) & {"counters", "timeline"}:
-            here, there = ("failed", "") if side == "base" else ("", "failed")
+            here, there = ("failed", "–") if side == "base" else ("–", "failed")
             found.append(
                 Difference(
-                    name=f"check {failed[0].id} ({side})",
+                    name=f"check {failed[0].id} of the {side}",
                     base=here,
                     head=there,
                     forbids=_MEASURED,
-                    reason=failed[0].message,
+                    reason=failed[0].message.rstrip("."),
+                    is_failure=True,
                 )
             )
     return found

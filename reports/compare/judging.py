@@ -97,6 +97,11 @@ def _without_regression(evidence: Evidence) -> Judgement:
     better = _improvements(evidence)
     if better:
         return Judgement(Verdict.IMPROVED, _sentence(better), tuple(better))
+    if not exact and evidence.forbidden.failed:
+        failed = evidence.forbidden.failed
+        return Judgement(
+            Verdict.CANNOT_JUDGE, f"The evidence is not good enough: {failed}.", (failed,)
+        )
     if not exact:
         time = evidence.time
         sentence = {
@@ -227,9 +232,18 @@ def _disagreements(totals: Sequence[Delta]) -> list[str]:
 def missing_work(evidence: Evidence) -> list[str]:
     """Signs that the head does less than the work needs, with the numbers."""
     found = []
+    explained = evidence.options.drop_reasons
     for op_class in evidence.operators.gone_classes:
-        if op_class not in evidence.options.drop_reasons:
+        if op_class not in explained:
             found.append(f"the operator class {op_class} is gone")
+    if evidence.kernels.compared and not evidence.kernels.matched:
+        found.append("no kernel of the base is in the head: these are not runs of the same work")
+    elif not evidence.operators.gone_classes:
+        found += [
+            f"no kernel of the class {op_class} is left"
+            for op_class in evidence.kernels.gone_classes
+            if op_class not in explained
+        ]
     return found + implausible(evidence.head[0].totals)
 
 

@@ -12,7 +12,7 @@ from rooflens.model import KernelRow, Quantity, Run, absent, known
 from rooflens.reports.compare.deltas import count, delta, pool
 from rooflens.reports.compare.kernel_times import Judged, KernelTimes, row_key
 from rooflens.reports.compare.matching import match_kernels
-from rooflens.reports.compare.operators import Forbidden
+from rooflens.reports.compare.operators import Forbidden, classes_gone
 from rooflens.reports.compare.options import Options
 from rooflens.reports.compare.records import Delta, KernelChange, Verdict
 
@@ -23,6 +23,9 @@ class Kernels:
 
     changes: list[KernelChange] = field(default_factory=list)
     matched: int = 0
+    gone_classes: list[str] = field(default_factory=list)
+    """Classes that the model needs and of which the head has no kernel."""
+    compared: bool = False
     launches: Delta | None = None
     base_time_ns: float | None = None
     head_time_ns: float | None = None
@@ -47,6 +50,8 @@ def compare_kernels(
     return Kernels(
         changes=_collapsed([change for change in changes if change is not None]),
         matched=len(matched.both),
+        gone_classes=classes_gone(*({row.op_class for row in side} for side in rows)),
+        compared=True,
         launches=launches,
         base_time_ns=_time_sum(rows[0]),
         head_time_ns=_time_sum(rows[1]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -42,6 +42,8 @@ class Forbidden:
     moved: str = ""
     kernels: str = ""
     time: str = ""
+    failed: str = ""
+    """Which side's own evidence is bad."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +169,17 @@ def _shifted(row: OperatorRow, amounts: dict[str, int], calls: int, sign: int) -
         if getattr(row, name).value is not None:
             fields[name] = absent("the module was renamed, and its kernels changed class with it")
     return msgspec.structs.replace(row, count=row.count + sign * calls, **fields)
+
+
+def classes_gone(base: Iterable[str], head: Iterable[str]) -> list[str]:
+    """Classes a model needs that only the base has, neither fused nor split in the head."""
+    there = set(head)
+    gone = []
+    for name in sorted(set(base) - there - set(OVERHEAD_CLASSES), key=class_rank):
+        fused = {whole for whole, members in FUSED_CLASSES.items() if name in members}
+        if not (fused & there or there & set(FUSED_CLASSES.get(name, ()))):
+            gone.append(name)
+    return gone
 
 
 def _is_gone(here: OperatorRow | None, there: OperatorRow | None) -> bool:

@@ -51,6 +51,8 @@ class Difference(Record, frozen=True, kw_only=True):
     head: str
     forbids: tuple[Aspect, ...] = ()
     reason: str = ""
+    is_failure: bool = False
+    """One side's own evidence is bad, rather than unlike the other's."""
 
 
 class Delta(Record, frozen=True, kw_only=True):

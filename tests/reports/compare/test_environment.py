@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rooflens.model import Capture, Check, Machine, Model, Workload
-from rooflens.reports.compare.environment import differences, forbidden
+from rooflens.reports.compare.environment import differences, failures, forbidden
 from rooflens.reports.compare.records import EVERYTHING, Aspect
 from tests import builders
 
@@ -110,7 +110,8 @@ def test_a_capture_that_failed_its_checks_is_not_compared() -> None:
         checks=(Check(id="kernels", outcome="failed", message="no kernel was profiled"),),
     )
     found = differences([builders.run(evidence=("counters",))], [failed])
-    assert "no kernel was profiled" in forbidden(found, Aspect.MOVED)
+    why = "check kernels of the head failed: no kernel was profiled"
+    assert forbidden(found, Aspect.MOVED) == failures(found) == why
     assert not forbidden(found, Aspect.COUNTED)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rooflens.model import GraphRow, KernelRow, Machine, Run, absent, known
+from rooflens.model import Check, GraphRow, KernelRow, Machine, Run, absent, known
 from rooflens.reports.compare import compare
 from rooflens.reports.compare.records import Comparison, Verdict
 from tests import builders
@@ -146,9 +146,28 @@ def test_another_family_for_the_same_operator_is_a_substitution_with_its_bytes()
     assert "flash_fwd → fmha_cutlass" in found.sentence
 
 
-def test_unrelated_kernels_are_new_and_gone() -> None:
+def test_unrelated_kernels_are_new_and_gone_and_nothing_in_common_is_not_judged() -> None:
     found = compare([run(kernel("a", family="x"))], [run(kernel("b", family="y"))])
     assert sorted(change.kind for change in found.kernels) == ["gone", "new"]
+    assert found.verdict is Verdict.CANNOT_JUDGE
+    assert "no kernel of the base is in the head" in found.sentence
+
+
+def test_kernels_of_a_class_that_are_all_gone_are_missing_work() -> None:
+    both = kernel("gemm", op_class="up_proj")
+    found = compare([run(both, kernel("flash", op_class="attention"))], [run(both)])
+    assert found.verdict is Verdict.CANNOT_JUDGE
+    assert "no kernel of the class attention is left" in found.sentence
+    fused = [kernel(name, op_class=name) for name in ("q_proj", "k_proj", "v_proj")]
+    merged = compare([run(both, *fused)], [run(both, kernel("qkv", op_class="qkv_proj"))])
+    assert merged.verdict is Verdict.IMPROVED
+
+
+def test_a_bad_capture_gives_no_verdict() -> None:
+    check = Check(id="ranges", outcome="failed", message="No range was recorded.")
+    found = compare([run(kernel("a"))], [run(kernel("a"), checks=(check,))])
+    assert found.verdict is Verdict.CANNOT_JUDGE
+    assert "check ranges of the head failed: No range was recorded." in found.sentence
 
 
 def test_more_launches_are_a_regression_and_fewer_an_improvement() -> None:
