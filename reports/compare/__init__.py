@@ -15,7 +15,7 @@ import msgspec
 
 from rooflens.errors import UsageError
 from rooflens.model import Quantity, Run, absent
-from rooflens.reports.compare.deltas import count, delta, gap, pool
+from rooflens.reports.compare.deltas import MEASURED, count, delta, gap, pool
 from rooflens.reports.compare.environment import differences, failures, forbidden
 from rooflens.reports.compare.findings import compare_findings
 from rooflens.reports.compare.judging import Evidence, find_patterns, judge
@@ -118,7 +118,7 @@ def _totals(
     made = []
     for metric, aspect in _TOTALS:
         sides = [pool([getattr(run.totals, metric) for run in side]) for side in (base, head)]
-        tolerance = options.moved_tolerance if metric == "moved_bytes" else 0.0
+        tolerance = options.moved_tolerance if metric in MEASURED else 0.0
         made.append(delta(metric, sides[0], sides[1], tolerance, reasons[aspect]))
     gaps = [
         pool([gap(run.totals.step_time_ns, run.totals.floor_ns) for run in side])

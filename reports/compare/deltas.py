@@ -1,8 +1,8 @@
 """Differences of single quantities: exact where the evidence is exact, with a tolerance elsewhere.
 
-Counted and theoretical numbers and executed FLOPs are exact: any difference is a change. Moved
-bytes come from hardware counters and vary from run to run by what the cache happened to hold, so
-a difference below a tolerance (1 % by default) is WITHIN_NOISE. A quantity that one side lacks, or
+Counted and theoretical numbers are exact: any difference is a change. Moved bytes and executed
+FLOPs come from hardware counters and vary a little from run to run (by what the cache held,
+by how often a lock was tried), so a difference up to a tolerance (1 %) is WITHIN_NOISE. A quantity that one side lacks, or
 that rests on different evidence, gets no verdict, and says why.
 """
 
@@ -55,6 +55,9 @@ JUDGED = (
     "launches",
 )
 """Metrics where more is worse. The others are shown and never judged."""
+
+MEASURED = ("moved_bytes", "executed_flops")
+"""Metrics of hardware counters, which differ a little from run to run."""
 
 NOT_JUDGED = "told, not judged"
 """Why a difference has no verdict: neither more nor less of it is better by itself."""

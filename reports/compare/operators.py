@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from rooflens.model import OperatorRow, Quantity, Run, absent, known
-from rooflens.reports.compare.deltas import changed, count, delta, gap, pool
+from rooflens.reports.compare.deltas import MEASURED, changed, count, delta, gap, pool
 from rooflens.reports.compare.matching import (
     OpGroup,
     Pairs,
@@ -204,7 +204,7 @@ def _operator_change(
         if name == "time_ns":
             deltas.append(_time_delta(one, other, forbidden, options, times))
             continue
-        tolerance = options.moved_tolerance if name == "moved_bytes" else 0.0
+        tolerance = options.moved_tolerance if name in MEASURED else 0.0
         deltas.append(delta(name, getattr(one, name), getattr(other, name), tolerance, why))
     deltas.append(
         delta("gap_ns", gap(one.time_ns, one.floor_ns), gap(other.time_ns, other.floor_ns), 0,

@@ -14,7 +14,7 @@ class Options:
 
     times: TimeRules = field(default_factory=TimeRules)
     moved_tolerance: float = 0.01
-    """Relative difference of moved bytes that counters show from run to run."""
+    """Relative difference that hardware counters show from run to run."""
     kernel_share: float = 0.01
     """Share of all kernel time from which on one kernel's time matters."""
     drop_reasons: Mapping[str, str] = field(default_factory=dict)
