@@ -31,6 +31,5 @@ def sm_clock_hz(counters: Counters) -> float | None:
         "sm__cycles_elapsed.avg.per_second",
         "smsp__cycles_elapsed.avg.per_second",
         "gpc__cycles_elapsed.avg.per_second",
-        unit="hz",
     )
     return found[0] if found else None

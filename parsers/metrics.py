@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rooflens.errors import InputError
 from rooflens.model import Quantity, absent, known
 from rooflens.parsers.chips import has_dram_counters
 from rooflens.parsers.counters import Counters, first, sm_clock_hz
@@ -225,8 +226,8 @@ def _shares(
     metrics: dict[str, Quantity],
 ) -> None:
     """Shares (per cent) of the roofs that were held during the capture."""
-    width = counters.number("dram__bytes.sum.peak_sustained", "byte/cycle")
-    dram_clock = counters.number("dram__cycles_elapsed.avg.per_second", "hz")
+    width = counters.number("dram__bytes.sum.peak_sustained")
+    dram_clock = counters.number("dram__cycles_elapsed.avg.per_second")
     if width and dram_clock:
         metrics["held_dram_bytes_per_s"] = _number(width * dram_clock)
         if dram.value is not None and time:
@@ -268,7 +269,10 @@ _EXTRAS = {
 
 def _extras(counters: Counters, clock: float | None, metrics: dict[str, Quantity]) -> None:
     for name, metric in _EXTRAS.items():
-        value = counters.number(metric)
+        try:
+            value = counters.number(metric)
+        except InputError:  # an odd unit of a figure that nothing is computed from
+            continue
         if value is not None:
             metrics[name] = _number(value)
     if clock is not None:

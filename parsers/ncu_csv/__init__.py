@@ -78,12 +78,12 @@ def _regime(launches: list[Launch]) -> dict[str, str]:
 
 def _checks(file: CsvFile, printed: Printed) -> list[Check]:
     checks = []
-    if printed.cut or file.short_rows:
+    if printed.cut or file.odd_rows:
         checks.append(Check(
             id="ncu-csv-cut", outcome="warning",
-            message="The CSV ends inside a row, or rows are shorter than the head: "
-            f"{file.short_rows + printed.cut} rows were left out.",
-            fix="Print the report again.",
+            message="The CSV ends inside a row, or rows do not fit the head: "
+            f"{file.odd_rows + printed.cut} rows were left out.",
+            fix="Print the report again; a text editor or spreadsheet may have changed it.",
         ))  # fmt: skip
     if file.rounded:
         checks.append(Check(

@@ -32,7 +32,7 @@ class CsvFile:
 
     style: Style
     machine: Machine = field(default_factory=lambda: Machine(device="imported"))
-    short_rows: int = 0
+    odd_rows: int = 0
     rounded: str = ""
     forms: set[str] = field(default_factory=set)
 
@@ -101,8 +101,8 @@ def _wide(table: Table, file: CsvFile, index: int) -> Iterator[Launch]:
     columns = WideColumns(table.header, units)
     width = len(table.header)
     for row in table.rows:
-        if len(row) < width:
-            file.short_rows += 1
+        if len(row) != width:
+            file.odd_rows += 1
             continue
         cells = WideCells(columns, row, file.style)
         yield _launch(reader.identity(row), cells, file, index)
@@ -116,9 +116,9 @@ def _long(table: Table, file: CsvFile, index: int) -> Iterator[Launch]:
     last = max(name, unit, value)
     seen: set[tuple[str, str]] = set()
     for key, rows in itertools.groupby(table.rows, key=lambda row: tuple(row[:2])):
-        whole = [row for row in rows if len(row) > last]
+        whole = [row for row in rows if last < len(row) <= len(header)]
         if not whole:
-            file.short_rows += 1
+            file.odd_rows += 1
             continue
         pair = (str(key[0]), str(key[1]))
         if pair in seen:

@@ -55,7 +55,7 @@ def read_summary(table: Table, file: CsvFile) -> Iterator[KernelRow]:
         rows = list(group)
         count = whole(rows[0][invocations_at])
         if not count:
-            file.short_rows += len(rows)
+            file.odd_rows += len(rows)
             continue
         metrics = metrics_of_rows((row[name], row[unit], row[mean]) for row in rows)
         identity = reader.identity(rows[0])

@@ -164,6 +164,21 @@ def test_a_cut_row_is_left_out_and_said(tmp_path: Path) -> None:
     assert any(check.id == "ncu-csv-cut" for check in reading.checks)
 
 
+def test_a_row_with_too_many_cells_is_left_out_and_said(tmp_path: Path) -> None:
+    """An unquoted comma shifts every value after it: no value of the row can be trusted."""
+    shifted = IDS.format(1, "k(int)").replace('"k(int)"', '"k(int","float)"') + ',"99999"'
+    reading = read(tmp_path, wide(TIME) + shifted + "\n")
+    assert [x.duration_ns.value for x in reading.launches] == [1000]
+    assert any(check.id == "ncu-csv-cut" for check in reading.checks)
+
+
+def test_an_odd_unit_of_a_mere_figure_does_not_end_the_import(tmp_path: Path) -> None:
+    metrics = {**TIME, "launch__registers_per_thread": ("regs", "32")}
+    (launch,) = read(tmp_path, wide(metrics)).launches
+    assert launch.duration_ns.value == 1000
+    assert "registers_per_thread" not in launch.metrics
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
