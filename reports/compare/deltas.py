@@ -2,8 +2,8 @@
 
 Counted and theoretical numbers are exact: any difference is a change. Moved bytes and executed
 FLOPs come from hardware counters and vary a little from run to run (by what the cache held,
-by how often a lock was tried), so a difference up to a tolerance (1 %) is WITHIN_NOISE. A quantity that one side lacks, or
-that rests on different evidence, gets no verdict, and says why.
+by how often a lock was tried), so a difference up to a tolerance (1 %) is WITHIN_NOISE. A quantity
+that one side lacks, or that rests on different evidence, gets no verdict, and says why.
 """
 
 from __future__ import annotations
