@@ -6,10 +6,11 @@ harness knows (did recorded and counted ops agree, how old are the ceilings) it 
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable
 
-from rooflens.model import Check, Run
+from rooflens.model import Check, Op, Run
 from rooflens.reports.format import bytes_text, percent_text, plural, time_text
 
 COVERAGE_LIMIT = 0.99
@@ -62,6 +63,32 @@ def modelled(run: Run) -> Check | None:
         message=f"Modelled, not executed: {', '.join(names)}. Bytes and FLOPs follow its shapes.",
         fix="Run on a machine that has this kernel to see what it really does.",
     )
+
+
+def idle_experts(run: Run) -> Check | None:
+    """A grouped product of more experts than it has rows cannot read all of their weights."""
+    extra = sum(_idle_bytes(op) for op in run.ops if "grouped_mm" in op.name)
+    if extra <= 0:
+        return None
+    return Check(
+        id="experts",
+        outcome="warning",
+        message=f"Expert weights are counted whole; {bytes_text(extra)} of them belong to experts "
+        "that no token of this step can have picked.",
+        fix="Take the experts' minimum bytes instead: they count active experts only.",
+    )
+
+
+def _idle_bytes(op: Op) -> float:
+    weights = [t for t in op.inputs if t.role == "weight" and len(t.shape) == 3]
+    rows = [t.shape[0] for t in op.inputs if t.role != "weight" and len(t.shape) == 2]
+    if not weights or not rows:
+        return 0
+    experts, elements = weights[0].shape[0], math.prod(weights[0].shape)
+    # Fewer bytes than elements: the recorder has already left idle experts out.
+    if rows[0] >= experts or weights[0].bytes < elements:
+        return 0
+    return weights[0].bytes * (1 - rows[0] / experts)
 
 
 def times_exist(run: Run) -> Check | None:
@@ -166,9 +193,7 @@ def op_times_fit_step(run: Run) -> Check | None:
     if step is None or not timed:
         return None
     total = sum(value or 0 for value in timed)
-    message = (
-        f"Op times, taken in extra steps, add up to {percent_text(total / step)} of a step."
-    )
+    message = f"Op times, taken in extra steps, add up to {percent_text(total / step)} of a step."
     if total <= RECORDED_LIMIT * step:
         return _passed("op-times", message)
     return Check(
@@ -195,6 +220,7 @@ def shared_weights(run: Run) -> Check | None:
 CHECKS: tuple[Callable[[Run], Check | None], ...] = (
     coverage,
     modelled,
+    idle_experts,
     times_exist,
     roof_exists,
     layers,

@@ -69,6 +69,26 @@ def test_modelled_ops_are_said() -> None:
     assert outcome(builders.run(ops=(builders.op(0, "aten.mm"),)), "modelled") == "none"
 
 
+@pytest.mark.parametrize(
+    ("rows", "weight_bytes", "extra"),
+    [(8, 128 * 64 * 2, "15.36 kB"), (128, 128 * 64 * 2, None), (8, 8 * 64 * 2, None)],
+)
+def test_experts_that_no_token_can_have_picked(
+    rows: int, weight_bytes: int, extra: str | None
+) -> None:
+    op = builders.op(
+        0,
+        "aten._grouped_mm",
+        inputs=(
+            builders.tensor(1, (rows, 8)),
+            builders.tensor(2, (128, 8, 8), role="weight", bytes=weight_bytes),
+        ),
+    )
+    check = found(builders.run(ops=(op,)), "experts")
+    assert (check is None) is (extra is None)
+    assert check is None or (extra or "") in check.message
+
+
 def test_a_meta_run_has_no_times_and_says_so() -> None:
     assert outcome(builders.run(), "times") == "could_not_look"
     assert outcome(timed(100.0), "times") == "none"
