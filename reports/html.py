@@ -10,15 +10,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from functools import lru_cache
+from typing import TypeVar, cast
 
 import jinja2
 
-from rooflens.reports.view.page import Chart, Page, Table
+from rooflens.reports.charts.drawing import Drawing
+from rooflens.reports.view.page import Page, Table
 
 MAX_PAGE_BYTES = 1_000_000
-FEWER_ROWS = (100, 40, 15)
+FEWER_ROWS = (100, 40, 15, 5)
+MARKS_PER_ROW = 20
+_T = TypeVar("_T")
 
 
 @lru_cache(maxsize=1)
@@ -40,58 +44,51 @@ def _hash(asset: str) -> str:
 
 
 def render_html(page: Page) -> str:
-    """Render the page. What would make it larger than 1 MB is cut, and the cut is noted."""
-    for smaller in _variants(page):
-        text = _render(smaller)
-        if len(text.encode()) < MAX_PAGE_BYTES:
-            return text
-    raise AssertionError("a page without data and with few rows is always small enough")
+    """Render the page. What would make it larger than 1 MB is left out, and the page says so."""
+    text = _render(page)
+    if _fits(text):
+        return text
+    page = replace(page, data="")
+    text = _render(page)
+    for rows in FEWER_ROWS:
+        if _fits(text):
+            break
+        text = _render(replace(_shrunk(page, rows), words=page.words), cut=True)
+    return text
 
 
-def _render(page: Page) -> str:
+def _fits(text: str) -> bool:
+    return len(text.encode()) < MAX_PAGE_BYTES
+
+
+def _render(page: Page, cut: bool = False) -> str:
     template = _environment().get_template("report.html.j2")
     return template.render(
         page=page,
+        cut=cut,
         data=json.loads(page.data) if page.data else None,
         style_hash=_hash("assets/page.css"),
         script_hash=_hash("assets/page.js"),
     )
 
 
-def _variants(page: Page) -> list[Page]:
-    """The page, then the same with less and less in it."""
-    without_data = replace(page, data="")
-    return [page, without_data, *(_with_fewer_rows(without_data, rows) for rows in FEWER_ROWS)]
+def _shrunk(value: _T, rows: int) -> _T:
+    """The same with at most `rows` entries in every table and list, and fewer marks."""
+    if isinstance(value, Table):
+        return cast(_T, _cut(value, rows))
+    if isinstance(value, Drawing):
+        return cast(_T, replace(value, marks=value.marks[: rows * MARKS_PER_ROW]))
+    if isinstance(value, tuple):
+        return cast(_T, tuple(_shrunk(item, rows) for item in value[:rows]))
+    if is_dataclass(value) and not isinstance(value, type):
+        named = {field.name: _shrunk(getattr(value, field.name), rows) for field in fields(value)}
+        return cast(_T, replace(value, **named))
+    return value
 
 
-def _with_fewer_rows(page: Page, rows: int) -> Page:
-    kernels, timeline = page.kernels, page.timeline
-    strip = timeline.strip
-    if strip is not None and rows < FEWER_ROWS[0]:
-        strip = _with_fewer_marks(strip, rows * 10)
-    return replace(
-        page,
-        kernels=replace(
-            kernels, table=_cut(kernels.table, rows), graphs=_cut(kernels.graphs, rows)
-        ),
-        timeline=replace(timeline, strip=strip, ranges=_cut(timeline.ranges, rows)),
-        operators=replace(page.operators, parts=_cut(page.operators.parts, rows)),
-        findings=replace(page.findings, more=page.findings.more[:rows]),
-    )
-
-
-def _cut(table: Table | None, rows: int) -> Table | None:
-    if table is None or len(table.rows) <= rows:
-        return table
-    note = (
-        f"{len(table.rows) - rows} more rows are in run.json: they would make this page too large."
-    )
-    return replace(table, rows=table.rows[:rows], notes=(*table.notes, note))
-
-
-def _with_fewer_marks(chart: Chart, marks: int) -> Chart:
-    if len(chart.drawing.marks) <= marks:
-        return chart
-    drawing = replace(chart.drawing, marks=chart.drawing.marks[:marks])
-    reading = f"{chart.reading} Only the first {marks} marks are drawn, to keep this page small."
-    return replace(chart, drawing=drawing, reading=reading)
+def _cut(table: Table, rows: int) -> Table:
+    left = len(table.rows) - rows
+    notes = table.notes[:rows]
+    if left > 0:
+        notes += (f"{left} more rows are in run.json: they would make this page too large.",)
+    return replace(table, rows=table.rows[:rows], notes=notes)

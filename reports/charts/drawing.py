@@ -65,16 +65,7 @@ class Label:
     anchor: str = "start"
 
 
-@dataclass(frozen=True)
-class Path:
-    """An open polyline through points."""
-
-    kind: ClassVar[str] = "path"
-    css: str
-    points: str
-
-
-Mark = Rect | Line | Dot | Label | Path
+Mark = Rect | Line | Dot | Label
 
 
 @dataclass(frozen=True)

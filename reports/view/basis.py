@@ -21,6 +21,8 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 """Colour class, name and operator classes: at most five groups can be told apart by colour."""
 REST = ("rest", "Other")
 
+MAX_CLASSES = 100
+"""Far more than there are words for classes; a bound for files that nobody meant."""
 _SUMMED = (
     "minimum_bytes", "requested_bytes", "moved_bytes", "minimum_flops", "requested_flops",
     "executed_flops", "elementwise_flops", "time_ns", "floor_ns",
@@ -63,7 +65,7 @@ def basis(run: Run) -> Basis:
     classes = [_class_row(rows) for rows in by_class.values()]
     return Basis(
         run=run,
-        classes=tuple(sorted(classes, key=lambda row: class_rank(row.op_class))),
+        classes=tuple(sorted(classes, key=lambda row: class_rank(row.op_class))[:MAX_CLASSES]),
         parts=tuple(row for row in run.operators if row.part is not None),
         roof=roof,
         same_device=roof is not None and not roof.prediction and run.machine.device != "meta",

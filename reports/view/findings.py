@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rooflens.model import Finding, KernelRow, Run
+from rooflens.model import Finding, KernelRow, Outcome, Run
 from rooflens.reports.findings.directions import directions
 from rooflens.reports.format import (
     bytes_text,
@@ -24,6 +24,7 @@ SMALL_SHARE = 0.01
 MAX_CARDS = 60
 MAX_EVIDENCE = 24
 MAX_KERNELS = 2000
+MAX_RULES = 100
 _CONFIDENCE = {"high": "High", "medium": "Medium", "low": "Low"}
 
 
@@ -45,8 +46,8 @@ def findings(basis: Basis, found: tuple[Finding, ...]) -> Findings:
     return Findings(
         cards=tuple(cards[:opened]),
         more=tuple(cards[opened:]),
-        clear=tuple(_line(f) for f in basis.run.findings if f.outcome == "clear"),
-        unknown=tuple(_line(f) for f in basis.run.findings if f.outcome == "could_not_look"),
+        clear=_lines(basis.run, "clear"),
+        unknown=_lines(basis.run, "could_not_look"),
         directions=_directions(basis.run),
         sentence=_sentence(basis, found),
     )
@@ -89,6 +90,10 @@ def _with_largest_kernels(run: Run) -> Run:
 
     largest = sorted(run.kernels, key=weight, reverse=True)[:MAX_KERNELS]
     return msgspec.structs.replace(run, kernels=tuple(largest))
+
+
+def _lines(run: Run, outcome: Outcome) -> tuple[RuleLine, ...]:
+    return tuple([_line(f) for f in run.findings if f.outcome == outcome][:MAX_RULES])
 
 
 def _line(finding: Finding) -> RuleLine:

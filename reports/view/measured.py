@@ -111,7 +111,9 @@ def _roofs_table(basis: Basis) -> Table | None:
         Column("Kind", numeric=False),
         Column("Source", numeric=False),
     )
-    rows = [_roof_row(roof, index == 0) for index, roof in enumerate(basis.run.roofs)]
+    rows = [
+        _roof_row(roof, index == 0) for index, roof in enumerate(basis.run.roofs[:MAX_COMMANDS])
+    ]
     return table("roofs-table", "Roofs; floors use the first", columns, rows)
 
 

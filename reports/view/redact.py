@@ -20,7 +20,7 @@ _WINDOWS_HOME = re.compile(r"(?i)[a-z]:\\Users\\[^\\\s'\"]+")
 # "token" is a common word here ("4 tokens", "--query-tokens 1"): only a name that ends in it, with
 # a value that could be a credential, counts.
 _SECRET_NAME = (
-    r"[\w-]*(?:token|secret|passw(?:or)?d|api[_-]?key|access[_-]?key(?:[_-]id)?|credentials?"
+    r"[\w-]{0,40}(?:token|secret|passw(?:or)?d|api[_-]?key|access[_-]?key(?:[_-]id)?|credentials?"
     r"|authorization)"
 )
 _SECRET = re.compile(

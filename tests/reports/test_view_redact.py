@@ -44,3 +44,8 @@ def test_the_argument_after_a_secret_option_goes_too() -> None:
     assert redact_command(command) == (
         "serve", "--api-key", "[removed]", "--query-tokens", "4", "--token=[removed]",
     )  # fmt: skip
+
+
+def test_long_text_is_searched_in_linear_time() -> None:
+    text = "a-" * 200_000 + " --token " + "/home/" * 1000
+    assert redact(text).startswith("a-a-")
