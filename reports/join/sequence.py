@@ -111,7 +111,8 @@ def _fill_gap(
 ) -> None:
     if not here or not loose:
         return
-    if len(loose) == len(here):
+    pairs = [(families[place], op) for place, op in zip(loose, here, strict=False)]
+    if len(loose) == len(here) and not any(_contradicts(*pair) for pair in pairs):
         for place, op in zip(loose, here, strict=True):
             matches[place] = Match((op,), "medium" if _agrees(families[place], op) else "low")
         return
@@ -127,6 +128,12 @@ def _fill_gap(
 
 def _agrees(family: str, op: Op) -> bool:
     return _KIND_OF_CLASS.get(op.op_class) == family
+
+
+def _contradicts(family: str, op: Op) -> bool:
+    """The name says one class and the op is of another: they are not in the same order."""
+    kind = _KIND_OF_CLASS.get(op.op_class)
+    return kind is not None and family in _KIND_OF_CLASS.values() and family != kind
 
 
 def _by_kind(ops: Sequence[Op]) -> dict[str, list[Op]]:

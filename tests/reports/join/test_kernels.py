@@ -111,6 +111,35 @@ def test_order_is_refused_when_the_anchors_differ(names: list[str]) -> None:
     assert joined[1].op_class == "other"
 
 
+def test_a_gap_in_another_order_is_joined_by_kind_and_not_by_place() -> None:
+    rope = "void vllm::rotary_embedding_kernel<c10::BFloat16, true>(int)"
+    ops = [
+        builders.op(0, "aten.rms_norm", op_class="norm"),
+        builders.op(1, "aten.mul", op_class="rope"),
+        builders.op(2, "aten.mm", op_class="q_proj", flops=9),
+    ]
+    joined = join_launches([launch(0, rope), launch(1, NORM), launch(2, GEMM)], ops)
+    assert [j.op_class for j in joined] == ["rope", "norm", "q_proj"]
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_a_recorded_step_joins_launch_by_launch(attention: str) -> None:
+    """One launch per op of two real layers: every class is found again by order alone."""
+    from rooflens.harness.counting import count_step
+    from rooflens.reports.join.sequence import ATTENTION, op_anchor
+    from rooflens.workloads.registry import workload
+
+    spec = workload("decode").spec(
+        model="qwen2.5-7b", weights=None, batch=1, context=127, prompt=None, query_tokens=None,
+        logits="last", attention=attention, dtype=None, device="meta", layers=2, seed=0,
+    )  # fmt: skip
+    ops = count_step(spec)
+    names = [{"": POINTWISE, ATTENTION: FLASH}.get(op_anchor(op), GEMM) for op in ops]
+    joined = join_launches([launch(i, name) for i, name in enumerate(names)], ops)
+    assert [j.op_class for j in joined] == [op.op_class for op in ops]
+    assert {j.join.method for j in joined} == {"order"}
+
+
 def test_without_ops_the_name_says_what_it_can() -> None:
     joined = join_launches([launch(0, NORM), launch(1, GEMM), launch(2, "my_kernel")])
     assert [(j.op_class, j.join.method) for j in joined] == [
