@@ -8,7 +8,7 @@ are (reference: parsing rules Q68, Q69, Q80).
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -61,38 +61,53 @@ class Export:
         return int(self._connection.execute(f"SELECT count(*) FROM {_quoted(table)}").fetchone()[0])
 
     def integers(self, table: str, columns: Sequence[str], where: str = "") -> list[Int]:
-        """Columns of a table as int64 arrays. NULL and a missing column are NONE (-1)."""
+        """Columns of a table as int64 arrays. NULL and a missing column are NONE (-1).
+
+        A column with one value (the device, the process ...) is not fetched: SQLite finds that out
+        several times faster than Python can take the values over.
+        """
         have = self._columns[table]
-        terms = [
-            f"COALESCE(CAST({_quoted(c)} AS INTEGER), {NONE})" if c in have else str(NONE)
-            for c in columns
-        ]
         source = f"FROM {_quoted(table)} {where}"
-        # A column with one value (the device, the process ...) is not fetched: SQLite finds that
-        # out several times faster than Python can take the values over.
-        spans = ", ".join(f"min({term}), max({term})" for term in terms)
-        count, *extremes = self._connection.execute(f"SELECT count(*), {spans} {source}").fetchone()
-        lows, highs = extremes[0::2], extremes[1::2]
-        vary = [i for i in range(len(terms)) if lows[i] != highs[i]]
-        made = [np.full(count, low if count else 0, dtype=np.int64) for low in lows]
+        terms = {c: _term(c) for c in columns if c in have}
+        same = self._constants(table, terms, where)
+        vary = [c for c in terms if c not in same]
+        count = int(self._connection.execute(f"SELECT count(*) {source}").fetchone()[0])
+        made = {c: np.full(count, same.get(c, NONE), dtype=np.int64) for c in columns}
         if vary:
-            sql = f"SELECT {', '.join(terms[i] for i in vary)} {source}"
+            sql = f"SELECT {', '.join(terms[c] for c in vary)} {source}"
             values = chain.from_iterable(self._connection.execute(sql))
             flat = np.fromiter(values, dtype=np.int64, count=count * len(vary))
-            for place, i in enumerate(vary):
-                made[i] = np.ascontiguousarray(flat[place :: len(vary)])
-        return made
+            for place, column in enumerate(vary):
+                made[column] = np.ascontiguousarray(flat[place :: len(vary)])
+        return [made[column] for column in columns]
+
+    def _constants(self, table: str, terms: Mapping[str, str], where: str) -> dict[str, int]:
+        """Columns that have one value in all rows, and the value."""
+        names = list(terms)
+        select = f"SELECT {', '.join(terms.values())} FROM {_quoted(table)}"
+        first = self._connection.execute(f"{select} {where} LIMIT 1").fetchone() if names else None
+        if first is None:
+            return {}
+        same = {name: int(value) for name, value in zip(names, first, strict=True)}
+        condition = f"({where.partition('ORDER BY')[0].removeprefix('WHERE')})" if where else "1"
+        while same:  # each round finds a row that differs, and what differs in it
+            unequal = " OR ".join(f"{terms[name]} <> {value}" for name, value in same.items())
+            row = self._connection.execute(
+                f"{select} WHERE {condition} AND ({unequal}) LIMIT 1"
+            ).fetchone()
+            if row is None:
+                break
+            found = dict(zip(names, row, strict=True))
+            same = {name: value for name, value in same.items() if found[name] == value}
+        return same
 
     def texts(self, table: str, column: str, where: str) -> tuple[Int, list[str]]:
         """A text column as an index per row (NONE for NULL) into its distinct texts."""
-        known: dict[bytes | None, int] = {None: NONE}
+        known = _Numbers({None: NONE})
         sql = f"SELECT CAST(substr({_quoted(column)}, 1, {MAX_NAME}) AS BLOB) FROM {_quoted(table)}"
-        index = np.fromiter(
-            (known.setdefault(text, len(known) - 1)
-             for (text,) in self._connection.execute(f"{sql} {where}")),
-            dtype=np.int64,
-        )  # fmt: skip
-        return index, [_text(text) for text in known if text is not None]
+        texts = chain.from_iterable(self._connection.execute(f"{sql} {where}"))
+        index = np.fromiter(map(known.__getitem__, texts), dtype=np.int64)
+        return index, [_text(text) for text in known if isinstance(text, bytes)]
 
     def rows(self, sql: str, parameters: Sequence[object] = ()) -> Iterator[tuple[object, ...]]:
         """Run a query of our own (small results only)."""
@@ -115,6 +130,19 @@ class Export:
             for key, value in self._connection.execute(sql, some):
                 found[int(key)] = value or ""
         return found
+
+
+def _term(column: str) -> str:
+    """SQL for a column as integers, whatever is in it."""
+    return f"COALESCE(CAST({_quoted(column)} AS INTEGER), {NONE})"
+
+
+class _Numbers(dict[object, int]):
+    """Gives each new key the next number."""
+
+    def __missing__(self, key: object) -> int:
+        self[key] = number = len(self) - 1
+        return number
 
 
 def _quoted(name: str) -> str:
