@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from rooflens.architectures import DEFAULT_MODEL, load_config
 from rooflens.errors import UsageError
 from rooflens.model import Check, Launch, Machine, Model, Roof, Workload
+from rooflens.parsers.chips import has_tensor_cores
 from rooflens.quantity import Record
 from rooflens.reports.format import bandwidth_text, flop_rate_text
 from rooflens.reports.theory.architecture import Architecture
@@ -148,11 +149,14 @@ def _gpu_of(name: str) -> Gpu | None:
 
 
 def held_roof(machine: Machine, launches: Sequence[Launch], dtype: str) -> Roof | None:
-    """Peak rates per cycle times the clocks that were held during the capture (medians)."""
+    """Peak rates per cycle times the clocks that were held during the capture (medians).
+
+    None without a tensor peak in the capture: the FP32 peak would be no roof for products, except
+    on a chip without tensor cores.
+    """
     bandwidth = _median(launches, "held_dram_bytes_per_s")
-    peak = _median(launches, "held_tensor_flops_per_s")
-    kind = "tensor"
-    if peak is None:
+    peak, kind = _median(launches, "held_tensor_flops_per_s"), "tensor"
+    if peak is None and has_tensor_cores(machine.gpu_chip) is False:
         peak, kind = _median(launches, "held_fp32_flops_per_s"), "FP32"
     if bandwidth is None or peak is None:
         return None

@@ -180,6 +180,22 @@ def test_a_report_and_its_csv_are_one_capture(nsight: Path) -> None:
 
 
 @pytest.mark.conformance
+@pytest.mark.parametrize(
+    ("name", "roofs"),
+    [
+        ("rmsnorm-H100PCIe-2025.1.0", ["H100 PCIe", "NVIDIA H100 PCIe at 1.10 GHz, as captured"]),
+        # ncu 2023.3 stores no tensor peak, and the FP32 peak is no roof for products.
+        ("flashfwd-nan-H800-2023.3.0", []),
+        ("sgemm-GTX1660S-2024.1.1", ["NVIDIA GeForce GTX 1660 SUPER at 1.53 GHz, as captured"]),
+    ],
+)  # fmt: skip
+def test_roofs_of_a_capture(nsight: Path, name: str, roofs: list[str]) -> None:
+    pytest.importorskip("ncu_report")
+    run = import_files([nsight / "ncu-rep" / f"{name}.ncu-rep"]).run
+    assert [roof.name for roof in run.roofs] == roofs
+
+
+@pytest.mark.conformance
 def test_every_readable_capture_of_the_manifest_becomes_a_run(nsight: Path) -> None:
     pytest.importorskip("ncu_report")
     for path in sorted((nsight / "ncu-rep").iterdir()):
