@@ -12,7 +12,7 @@ from typing import Literal
 from rooflens.model import KernelRow, Op, Run
 from rooflens.reports.findings.dataflow import base_name
 from rooflens.reports.findings.evidence import Evidence
-from rooflens.reports.findings.kernel_names import kind_of, rows_of
+from rooflens.reports.findings.kernel_names import kind_of
 from rooflens.reports.findings.kernel_numbers import metric
 from rooflens.reports.findings.r03_repeat_kv_expand import detect as find_expansion
 from rooflens.reports.findings.r06_gqa_not_packed import detect as find_rereads
@@ -62,7 +62,7 @@ def directions(run: Run) -> tuple[Direction, ...]:
 def _gathers(evidence: Evidence) -> Direction:
     direction = "Extra gathers, scatters and transposes"
     if not evidence.ops:
-        rows = rows_of(evidence.kernels, "copy")
+        rows = evidence.rows_of("copy")
         if not evidence.kernels:
             return Direction(direction, "could not look", "Nothing was recorded or captured.")
         share = _time_share(evidence, rows)
@@ -176,9 +176,7 @@ def _occupancy_fact(kernel: KernelRow, occupancy: float) -> str:
 def _pages(evidence: Evidence) -> Direction:
     direction = "Fragmentation of a paged KV cache"
     paged = [
-        row
-        for row in rows_of(evidence.kernels, "attention", "kv_write")
-        if _is_paged(evidence.kernels[row])
+        row for row in evidence.rows_of("attention", "kv_write") if _is_paged(evidence.kernels[row])
     ]
     pages = [op for op in evidence.ops if "paged" in op.name or "reshape_and_cache" in op.name]
     if not paged and not pages:
@@ -217,7 +215,7 @@ def _moved_elsewhere(evidence: Evidence) -> Direction:
     facts: list[str] = []
     problem = False
     for kind, label in (("sampler", "sampling"), ("communication", "communication")):
-        share = _time_share(evidence, rows_of(evidence.kernels, kind))
+        share = _time_share(evidence, evidence.rows_of(kind))
         if share is not None:
             facts.append(f"{label}: {percent_text(share)} of the kernel time")
             problem = problem or share > 0.1
@@ -252,12 +250,12 @@ def _moved_elsewhere(evidence: Evidence) -> Direction:
 
 def _whole_step(evidence: Evidence) -> bool:
     """True when timed products and attention are there: a few kernels are no step."""
-    kinds = {kind_of(k.name) for k in evidence.kernels if k.duration_ns.value is not None}
+    kinds = {kind_of(k) for k in evidence.kernels if k.duration_ns.value is not None}
     return {"product", "attention"} <= kinds
 
 
 def _time_share(evidence: Evidence, rows: Iterable[int]) -> float | None:
-    everything = evidence.time_of(range(len(evidence.kernels)))
+    everything = evidence.kernel_ns
     return evidence.time_of(rows) / everything if everything else None
 
 

@@ -21,6 +21,7 @@ from rooflens.model import (
 )
 from rooflens.reports.findings.attention import Composite, Fused, composites, fused_calls
 from rooflens.reports.findings.dataflow import Flow
+from rooflens.reports.findings.kernel_names import kind_of
 from rooflens.reports.format import count_text, plural
 
 
@@ -103,6 +104,22 @@ class Evidence:
     def layer_count(self) -> int:
         """Decoder layers that ops name; at least 1."""
         return max(1, len({op.layer for op in self.ops if op.layer is not None}))
+
+    @cached_property
+    def _by_kind(self) -> dict[str, list[int]]:
+        kinds: dict[str, list[int]] = {}
+        for row, kernel in enumerate(self.kernels):
+            kinds.setdefault(kind_of(kernel), []).append(row)
+        return kinds
+
+    def rows_of(self, *kinds: str) -> list[int]:
+        """Indices of the kernel rows of these kinds (kernel_names.py)."""
+        return sorted(row for kind in kinds for row in self._by_kind.get(kind, ()))
+
+    @cached_property
+    def kernel_ns(self) -> float:
+        """Time of all kernels of a step."""
+        return self.time_of(range(len(self.kernels)))
 
     def time_of(self, rows: Iterable[int]) -> float:
         """Time (ns) of these kernel rows in a step; rows without a duration count as none."""

@@ -8,11 +8,14 @@ that rules ask for, and facts that need more than a family.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from rooflens.model import KernelRow
 from rooflens.parsers.kernels import UNKNOWN, classify_name
+
+if TYPE_CHECKING:
+    from rooflens.reports.findings.evidence import Evidence
 
 _LORA = re.compile(r"(^|_|\W)(bgmv|sgmv)|lora_(shrink|expand)")
 _KINDS = {
@@ -23,28 +26,28 @@ _KINDS = {
 }  # fmt: skip
 """Families of the kernel dictionary -> kinds that rules ask for; other families keep their name."""
 
-_FALLBACK = re.compile(r"wmma_tensorop|simt_(h|bf16)gemm", re.IGNORECASE)
+_FP32_PRODUCT = re.compile(r"sgemm|simt_s|s1688gemm_f(p)?32|gemm_f32f32|gemv_fp32")
+_MISALIGNED = re.compile(r"align1(?!\d)|wmma_tensorop|simt_(h|bf16)gemm")
 _SAMPLES = re.compile(
     r"sort|top_?k|top_?p|min_?p|sampling::|argmax|multinomial|exponential", re.IGNORECASE
 )
 _NO_LAYOUT_COPY = re.compile(
     r"float16_copy|WithCast|CatArray|cast_|half_copy|float_copy|batch_memcpy", re.IGNORECASE
 )
-_EFFICIENT = re.compile(r"fmha_cutlassF|PyTorchMemEffAttention", re.IGNORECASE)
+_EFFICIENT = re.compile(r"fmha_cutlassF|PyTorchMemEffAttention")
 _NORM_PIECE = re.compile(r"MeanOps|rsqrt_kernel|pow_tensor_scalar")
-_LOW_PRECISION = re.compile(
-    r"e4m3|e5m2|fp8|_i8|int8|s8gemm|imma|qqtst|nvfp4|e2m1|fp4", re.IGNORECASE
-)
+_LOW_PRECISION = re.compile(r"[eE]4[mM]3|[eE]5[mM]2|fp8|_i8|int8|s8gemm|imma|qqtst|fp4|[eE]2[mM]1")
 _TO_HOST = re.compile(r"memcpy\s*(DtoH|\(?Device.*Host)", re.IGNORECASE)
 _TEMPLATE = re.compile(r"<[^<>]*>|\(anonymous namespace\)|\d+")
 
 
-@lru_cache(maxsize=65536)
-def kind_of(name: str) -> str:
-    """The kind of a kernel by its full name, or `unknown`."""
-    family = classify_name(name).family
-    if family == UNKNOWN and _LORA.search(name):
-        return "lora"
+def kind_of(kernel: KernelRow) -> str:
+    """The kind of a kernel by its family (by its name where that is unknown), or `unknown`."""
+    family = kernel.family
+    if family == UNKNOWN:
+        family = classify_name(kernel.name).family
+        if family == UNKNOWN and _LORA.search(kernel.name):
+            return "lora"
     return _KINDS.get(family, family)
 
 
@@ -57,78 +60,73 @@ def plain_name(name: str) -> str:
     return name
 
 
-def rows_of(kernels: Sequence[KernelRow], *kinds: str) -> list[int]:
-    """Indices of the kernel rows of these kinds."""
-    return [row for row, kernel in enumerate(kernels) if kind_of(kernel.name) in kinds]
+def _matching(evidence: Evidence, kind: str, pattern: re.Pattern[str]) -> list[int]:
+    kernels = evidence.kernels
+    return [row for row in evidence.rows_of(kind) if pattern.search(kernels[row].name)]
 
 
-def _matching(kernels: Sequence[KernelRow], pattern: re.Pattern[str]) -> list[int]:
-    return [row for row, kernel in enumerate(kernels) if pattern.search(kernel.name)]
+def fp32_products(evidence: Evidence) -> list[int]:
+    """Products in fp32 without tensor cores (TF32 runs on them)."""
+    rows = _matching(evidence, "product", _FP32_PRODUCT)
+    return [row for row in rows if "tf32" not in evidence.kernels[row].name]
 
 
-def _flagged(kernels: Sequence[KernelRow], flag: str) -> list[int]:
-    return [
-        row for row in rows_of(kernels, "product") if flag in classify_name(kernels[row].name).flag
-    ]
-
-
-def fp32_products(kernels: Sequence[KernelRow]) -> list[int]:
-    """Products in fp32 without tensor cores."""
-    return _flagged(kernels, "fp32")
-
-
-def misaligned_products(kernels: Sequence[KernelRow]) -> list[int]:
+def misaligned_products(evidence: Evidence) -> list[int]:
     """16-bit products on kernels for unaligned shapes or on the WMMA and SIMT families."""
-    rows = [row for row in rows_of(kernels, "product") if _FALLBACK.search(kernels[row].name)]
-    return sorted({*rows, *_flagged(kernels, "misaligned")} - {*fp32_products(kernels)})
+    rows = _matching(evidence, "product", _MISALIGNED)
+    return [row for row in rows if not _FP32_PRODUCT.search(evidence.kernels[row].name)]
 
 
-def low_precision_products(kernels: Sequence[KernelRow]) -> list[int]:
+def low_precision_products(evidence: Evidence) -> list[int]:
     """Products on 8-bit or 4-bit numbers."""
-    return [
-        row for row in _matching(kernels, _LOW_PRECISION) if kind_of(kernels[row].name) == "product"
-    ]
+    return _matching(evidence, "product", _LOW_PRECISION)
 
 
-def efficient_attention(kernels: Sequence[KernelRow]) -> list[int]:
+def efficient_attention(evidence: Evidence) -> list[int]:
     """torch's memory-efficient attention."""
-    return _matching(kernels, _EFFICIENT)
+    return _matching(evidence, "attention", _EFFICIENT)
 
 
-def small_copies_to_host(kernels: Sequence[KernelRow]) -> list[int]:
+def small_copies_to_host(evidence: Evidence) -> list[int]:
     """Copies from device to host that stand among the kernels."""
-    return _matching(kernels, _TO_HOST)
+    return _matching(evidence, "memcpy", _TO_HOST)
 
 
-def norm_fragments(kernels: Sequence[KernelRow]) -> list[int]:
+def norm_fragments(evidence: Evidence) -> list[int]:
     """Mean and rsqrt kernels, when both are there."""
-    rows = [row for row in rows_of(kernels, "norm") if _NORM_PIECE.search(kernels[row].name)]
-    text = " ".join(kernels[row].name for row in rows)
+    rows = [
+        row for row in evidence.rows_of("norm") if _NORM_PIECE.search(evidence.kernels[row].name)
+    ]
+    text = " ".join(evidence.kernels[row].name for row in rows)
     return rows if "MeanOps" in text and "rsqrt" in text else []
 
 
-def rope_fragments(kernels: Sequence[KernelRow]) -> list[int]:
+def rope_fragments(evidence: Evidence) -> list[int]:
     """neg kernels of rotate_half."""
-    return [row for row in rows_of(kernels, "rope") if "neg_kernel" in kernels[row].name]
+    return [row for row in evidence.rows_of("rope") if "neg_kernel" in evidence.kernels[row].name]
 
 
-def copy_kernels(kernels: Sequence[KernelRow]) -> list[int]:
+def copy_kernels(evidence: Evidence) -> list[int]:
     """Copies that keep the dtype; casts and concatenations are something else."""
     return [
-        row for row in rows_of(kernels, "copy") if not _NO_LAYOUT_COPY.search(kernels[row].name)
+        row
+        for row in evidence.rows_of("copy")
+        if not _NO_LAYOUT_COPY.search(evidence.kernels[row].name)
     ]
 
 
-def dequantisers(kernels: Sequence[KernelRow]) -> list[int]:
+def dequantisers(evidence: Evidence) -> list[int]:
     """Kernels that expand weights."""
-    return rows_of(kernels, "dequantise")
+    return evidence.rows_of("dequantise")
 
 
-def lora_kernels(kernels: Sequence[KernelRow]) -> list[int]:
+def lora_kernels(evidence: Evidence) -> list[int]:
     """Batched adapter products."""
-    return rows_of(kernels, "lora")
+    return evidence.rows_of("lora")
 
 
-def sampler_kernels(kernels: Sequence[KernelRow]) -> list[int]:
+def sampler_kernels(evidence: Evidence) -> list[int]:
     """Sort, top-k, argmax and drawing; random numbers alone fill tensors, scans serve anything."""
-    return [row for row in rows_of(kernels, "sampler") if _SAMPLES.search(kernels[row].name)]
+    return [
+        row for row in evidence.rows_of("sampler") if _SAMPLES.search(evidence.kernels[row].name)
+    ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rooflens.reports.findings.evidence import Evidence
-from rooflens.reports.findings.kernel_names import rows_of
 from rooflens.reports.findings.kernel_numbers import bandwidth_share, flop_share
 from rooflens.reports.findings.rule import Answer, CannotLook, Claim, Rule
 from rooflens.reports.findings.thresholds import (
@@ -16,7 +15,7 @@ from rooflens.reports.format import bytes_text, percent_text, ratio_text
 
 
 def detect(evidence: Evidence) -> Answer:
-    rows = rows_of(evidence.kernels, "attention")
+    rows = evidence.rows_of("attention")
     if not rows:
         return CannotLook("no fused attention kernel is in the capture")
     measured = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rooflens.model import KernelRow
 from rooflens.reports.findings.evidence import Evidence
-from rooflens.reports.findings.kernel_names import rows_of
 from rooflens.reports.findings.kernel_numbers import (
     bandwidth_share,
     blocks,
@@ -22,7 +21,7 @@ from rooflens.reports.format import bytes_text, count_text, percent_text
 
 
 def detect(evidence: Evidence) -> Answer:
-    rows = rows_of(evidence.kernels, "attention")
+    rows = evidence.rows_of("attention")
     if not rows:
         return CannotLook("no fused attention kernel is in the capture")
     found: dict[int, tuple[float, float]] = {}

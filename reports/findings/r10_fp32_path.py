@@ -39,7 +39,7 @@ def detect(evidence: Evidence) -> Answer:
                 "of it in a 16-bit format",
             ),
         )
-    rows = fp32_products(evidence.kernels)
+    rows = fp32_products(evidence)
     if not rows:
         return None
     names = ", ".join(dict.fromkeys(evidence.kernels[row].short_name for row in rows))

@@ -44,7 +44,7 @@ def detect(evidence: Evidence) -> Answer:
 
 
 def _from_kernels(evidence: Evidence) -> Answer:
-    rows = norm_fragments(evidence.kernels)
+    rows = norm_fragments(evidence)
     if not rows:
         return None
     launches = sum(evidence.kernels[row].count for row in rows)

@@ -42,7 +42,7 @@ def detect(evidence: Evidence) -> Answer:
 
 
 def _from_kernels(evidence: Evidence) -> Answer:
-    rows = rope_fragments(evidence.kernels)
+    rows = rope_fragments(evidence)
     if not rows:
         return None
     launches = sum(evidence.kernels[row].count for row in rows)

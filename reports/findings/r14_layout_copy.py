@@ -56,9 +56,9 @@ def detect(evidence: Evidence) -> Answer:
 
 
 def _from_kernels(evidence: Evidence) -> Answer:
-    rows = copy_kernels(evidence.kernels)
+    rows = copy_kernels(evidence)
     spent = evidence.time_of(rows)
-    everything = evidence.time_of(range(len(evidence.kernels)))
+    everything = evidence.kernel_ns
     if not rows or not everything or spent / everything < COPY_TIME_SHARE_MIN.value:
         return None
     launches = sum(evidence.kernels[row].count for row in rows)

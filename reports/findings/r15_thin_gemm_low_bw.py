@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rooflens.model import KernelRow
 from rooflens.reports.findings.evidence import Evidence
-from rooflens.reports.findings.kernel_names import fp32_products, rows_of
+from rooflens.reports.findings.kernel_names import fp32_products
 from rooflens.reports.findings.kernel_numbers import bandwidth_share, blocks, flop_share
 from rooflens.reports.findings.rule import Answer, CannotLook, Claim, Rule
 from rooflens.reports.findings.thresholds import (
@@ -30,7 +30,7 @@ def is_thin(kernel: KernelRow, evidence: Evidence) -> bool:
 
 def detect(evidence: Evidence) -> Answer:
     # A naive fp32 kernel re-reads its tiles: few FLOPs per byte do not make it thin (R10 has it).
-    rows = sorted({*rows_of(evidence.kernels, "product")} - {*fp32_products(evidence.kernels)})
+    rows = sorted({*evidence.rows_of("product")} - {*fp32_products(evidence)})
     shares = {
         row: share
         for row in rows

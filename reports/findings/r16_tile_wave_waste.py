@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import ceil
 
 from rooflens.reports.findings.evidence import Evidence
-from rooflens.reports.findings.kernel_names import rows_of
 from rooflens.reports.findings.kernel_numbers import bandwidth_share, blocks, flop_share, waves
 from rooflens.reports.findings.r15_thin_gemm_low_bw import is_thin
 from rooflens.reports.findings.rule import Answer, CannotLook, Claim, Rule
@@ -17,7 +16,7 @@ def detect(evidence: Evidence) -> Answer:
     judged = 0
     lost: dict[int, tuple[float, float]] = {}
     lines = []
-    for row in rows_of(evidence.kernels, "product"):
+    for row in evidence.rows_of("product"):
         kernel = evidence.kernels[row]
         filled = waves(kernel, evidence.machine, evidence.roof)
         compute = flop_share(kernel, evidence.roof)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rooflens.reports.findings.evidence import Evidence
-from rooflens.reports.findings.kernel_names import misaligned_products, rows_of
+from rooflens.reports.findings.kernel_names import misaligned_products
 from rooflens.reports.findings.kernel_numbers import bandwidth_share, flop_share
 from rooflens.reports.findings.rule import Answer, CannotLook, Claim, Rule
 from rooflens.reports.findings.thresholds import MISALIGNED_FLOP_SHARE_MAX, THIN_BANDWIDTH_LOW
@@ -21,9 +21,9 @@ def _is_fast(evidence: Evidence, row: int) -> bool:
 
 
 def detect(evidence: Evidence) -> Answer:
-    if not rows_of(evidence.kernels, "product"):
+    if not evidence.rows_of("product"):
         return CannotLook("no matrix product is in the capture")
-    rows = [row for row in misaligned_products(evidence.kernels) if not _is_fast(evidence, row)]
+    rows = [row for row in misaligned_products(evidence) if not _is_fast(evidence, row)]
     if not rows:
         return None
     unaligned = any("align1" in evidence.kernels[row].name for row in rows)

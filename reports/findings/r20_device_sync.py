@@ -45,7 +45,7 @@ def detect(evidence: Evidence) -> Answer:
             evidence=(listed,),
             ops=tuple(op.index for op in waits),
         )
-    rows = small_copies_to_host(evidence.kernels)
+    rows = small_copies_to_host(evidence)
     if not rows:
         return None
     launches = sum(evidence.kernels[row].count for row in rows)

@@ -46,7 +46,7 @@ def detect(evidence: Evidence) -> Answer:
 
 
 def _from_kernels(evidence: Evidence) -> Answer:
-    rows = efficient_attention(evidence.kernels)
+    rows = efficient_attention(evidence)
     if not rows:
         return None
     return Claim(

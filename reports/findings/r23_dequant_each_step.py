@@ -64,10 +64,10 @@ def detect(evidence: Evidence) -> Answer:
 
 
 def _from_kernels(evidence: Evidence) -> Answer:
-    rows = dequantisers(evidence.kernels)
+    rows = dequantisers(evidence)
     if not rows:
         return None
-    spent, everything = evidence.time_of(rows), evidence.time_of(range(len(evidence.kernels)))
+    spent, everything = evidence.time_of(rows), evidence.kernel_ns
     share = f", {percent_text(spent / everything)} of the kernel time" if everything else ""
     return Claim(
         title=f"Weights are dequantised by kernels of their own{share}",

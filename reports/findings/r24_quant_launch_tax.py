@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from rooflens.reports.findings.evidence import Evidence
-from rooflens.reports.findings.kernel_names import rows_of
 from rooflens.reports.findings.rule import Answer, CannotLook, Claim, Rule
 from rooflens.reports.findings.thresholds import QUANT_TIME_SHARE_MIN
 from rooflens.reports.format import percent_text, plural, time_text
 
 
 def detect(evidence: Evidence) -> Answer:
-    everything = evidence.time_of(range(len(evidence.kernels)))
+    everything = evidence.kernel_ns
     if not everything:
         return CannotLook("the kernels have no durations")
-    rows = rows_of(evidence.kernels, "quantise")
+    rows = evidence.rows_of("quantise")
     spent = evidence.time_of(rows)
     if not rows or spent / everything < QUANT_TIME_SHARE_MIN.value:
         return None

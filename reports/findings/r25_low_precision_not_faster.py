@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rooflens.reports.findings.evidence import Evidence
-from rooflens.reports.findings.kernel_names import low_precision_products, rows_of
+from rooflens.reports.findings.kernel_names import low_precision_products
 from rooflens.reports.findings.kernel_numbers import bandwidth_share, flop_share
 from rooflens.reports.findings.rule import Answer, CannotLook, Claim, Rule
 from rooflens.reports.findings.thresholds import (
@@ -17,9 +17,9 @@ NO_BYTES = "the narrow weights are read as they should; the time does not follow
 
 
 def detect(evidence: Evidence) -> Answer:
-    narrow = low_precision_products(evidence.kernels)
+    narrow = low_precision_products(evidence)
     if not narrow:
-        if rows_of(evidence.kernels, "product"):
+        if evidence.rows_of("product"):
             return None
         return CannotLook("no matrix product is in the capture")
     if evidence.baseline is not None:
@@ -29,10 +29,10 @@ def detect(evidence: Evidence) -> Answer:
 
 def _against(evidence: Evidence, base: Evidence, narrow: list[int]) -> Answer:
     """Time of all products with narrow weights against a 16-bit baseline."""
-    if low_precision_products(base.kernels):
+    if low_precision_products(base):
         return CannotLook("the baseline runs narrow products as well: nothing to compare with")
-    now = evidence.time_of(rows_of(evidence.kernels, "product", "quantise"))
-    before = base.time_of(rows_of(base.kernels, "product", "quantise"))
+    now = evidence.time_of(evidence.rows_of("product", "quantise"))
+    before = base.time_of(base.rows_of("product", "quantise"))
     if not now or not before:
         return CannotLook("the products have no durations in both runs")
     if now < before:

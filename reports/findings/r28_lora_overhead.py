@@ -67,10 +67,10 @@ def detect(evidence: Evidence) -> Answer:
 
 
 def _from_kernels(evidence: Evidence) -> Answer:
-    rows = lora_kernels(evidence.kernels)
+    rows = lora_kernels(evidence)
     if not rows:
         return None
-    spent, everything = evidence.time_of(rows), evidence.time_of(range(len(evidence.kernels)))
+    spent, everything = evidence.time_of(rows), evidence.kernel_ns
     share = f": {percent_text(spent / everything)} of the kernel time" if everything else ""
     return Claim(
         title=f"Adapter kernels (bgmv, sgmv) run beside the projections{share}",

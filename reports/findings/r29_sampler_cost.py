@@ -64,9 +64,9 @@ def detect(evidence: Evidence) -> Answer:
 
 
 def _from_kernels(evidence: Evidence) -> Answer:
-    rows = sampler_kernels(evidence.kernels)
+    rows = sampler_kernels(evidence)
     spent = evidence.time_of(rows)
-    everything = evidence.time_of(range(len(evidence.kernels)))
+    everything = evidence.kernel_ns
     if not rows or not everything or spent / everything < SAMPLER_TIME_SHARE_MIN.value:
         return None
     return Claim(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 from rooflens.reports.findings.evidence import Evidence
-from rooflens.reports.findings.kernel_names import rows_of
 from rooflens.reports.findings.rule import Answer, CannotLook, Claim, Rule
 from rooflens.reports.findings.thresholds import COLLECTIVES_PER_LAYER, COLLECTIVES_TOLERANCE
 from rooflens.reports.format import count_text, plural
@@ -41,7 +40,7 @@ def _is_collective(name: str) -> bool:
 
 
 def _from_kernels(evidence: Evidence) -> Answer:
-    rows = rows_of(evidence.kernels, "communication")
+    rows = evidence.rows_of("communication")
     layers = _layers(evidence)
     if not rows:
         return None
@@ -66,7 +65,7 @@ def _from_kernels(evidence: Evidence) -> Answer:
 
 def _layers(evidence: Evidence) -> int | None:
     """Attention launches, over all devices as the collectives are."""
-    launches = sum(evidence.kernels[row].count for row in rows_of(evidence.kernels, "attention"))
+    launches = sum(evidence.kernels[row].count for row in evidence.rows_of("attention"))
     return launches or None
 
 

@@ -15,7 +15,7 @@ def _families(evidence: Evidence) -> dict[Key, dict[str, list[int]]]:
     """Kernel rows by (operator class, kind), then by name without tiles and templates."""
     found: dict[Key, dict[str, list[int]]] = {}
     for row, kernel in enumerate(evidence.kernels):
-        kind = kind_of(kernel.name)
+        kind = kind_of(kernel)
         if kind in {"unknown", "memcpy", "copy"}:
             continue
         names = found.setdefault((kernel.op_class, kind), {})

@@ -17,7 +17,7 @@ def _counts(evidence: Evidence, ops: bool) -> Counter[str]:
         counts.update(op.op_class for op in evidence.ops)
         return counts
     for kernel in evidence.kernels:
-        name = kernel.op_class if kernel.op_class != "other" else kind_of(kernel.name)
+        name = kernel.op_class if kernel.op_class != "other" else kind_of(kernel)
         counts[name] += kernel.count
     return counts
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rooflens.model import KernelRow
 from rooflens.reports.findings.evidence import Evidence
-from rooflens.reports.findings.kernel_names import rows_of
 from rooflens.reports.findings.kernel_numbers import bandwidth_share, metric
 from rooflens.reports.findings.rule import Answer, Claim, Rule
 from rooflens.reports.findings.thresholds import PEAK_TOLERANCE
@@ -40,7 +39,7 @@ def _problems(evidence: Evidence) -> list[str]:
         reason = evidence.kernels[0].duration_ns.absent or "nothing was collected"
         problems.append(f"no kernel has a time, bytes or FLOPs ({reason})")
     if evidence.ops and evidence.kernels:
-        missing = [kind for kind in ("product", "attention") if not rows_of(evidence.kernels, kind)]
+        missing = [kind for kind in ("product", "attention") if not evidence.rows_of(kind)]
         if "product" in missing:
             problems.append("a model step was captured, but no matrix product is among the kernels")
     over = _over_peak(evidence)
