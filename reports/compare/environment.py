@@ -38,19 +38,24 @@ def differences(base: Sequence[Run], head: Sequence[Run]) -> tuple[Difference, .
 
 def forbidden(found: Sequence[Difference], aspect: Aspect) -> str:
     """Why `aspect` must not be compared, or an empty string."""
-    return "; ".join(_reason(item) for item in found if aspect in item.forbids)
+    because: dict[str, list[str]] = {}
+    for item in found:
+        if aspect in item.forbids:
+            because.setdefault("" if item.is_failure else item.reason, []).append(_fact(item))
+    return "; ".join(
+        "; ".join(facts) + (f" ({reason})" if reason else "") for reason, facts in because.items()
+    )
 
 
 def failures(found: Sequence[Difference]) -> str:
     """Which side's own evidence is bad and why, or an empty string."""
-    return "; ".join(_reason(item) for item in found if item.is_failure)
+    return "; ".join(_fact(item) for item in found if item.is_failure)
 
 
-def _reason(item: Difference) -> str:
+def _fact(item: Difference) -> str:
     if item.is_failure:
         return f"{item.name} failed: {item.reason}"
-    why = f" ({item.reason})" if item.reason else ""
-    return f"{item.name}: {item.base or 'unknown'} against {item.head or 'unknown'}{why}"
+    return f"{item.name}: {item.base or 'unknown'} against {item.head or 'unknown'}"
 
 
 def _pair(base: Run, head: Run) -> list[Difference]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from rooflens.model import KernelRow, Run
@@ -22,7 +22,7 @@ from rooflens.reports.compare.options import Options
 from rooflens.reports.compare.records import Verdict
 from rooflens.reports.compare.times import MIN_RUNS, Samples, judge_times
 from rooflens.reports.format import delta_text
-from rooflens.reports.stats import robust_spread
+from rooflens.reports.stats import robust_spread, smallest_rank_sum_p
 
 MIN_OTHERS = 5
 """Other kernels from which on their common movement is known."""
@@ -76,6 +76,9 @@ class KernelTimes:
             sum(group.base_ns for group in self._groups.values()),
             sum(group.head_ns for group in self._groups.values()),
         )
+        heavy = sum(self._matters(group) for group in self._groups.values())
+        # One of many kernels is above alpha by chance more often than alpha.
+        self._rules = replace(options.times, alpha=options.times.alpha / max(heavy, 1))
         self._samples = self._run_samples(pairs, base, head)
         self._verdicts: dict[Hashable, Judged] = {}
 
@@ -87,6 +90,9 @@ class KernelTimes:
         if key not in self._verdicts:
             self._verdicts[key] = self._judge(key)
         return self._verdicts[key]
+
+    def _matters(self, group: _Group) -> bool:
+        return max(group.base_ns, group.head_ns) >= self._options.kernel_share * self._whole
 
     def _add(self, one: KernelRow, other: KernelRow) -> None:
         here, there = one.duration_ns, other.duration_ns
@@ -104,11 +110,11 @@ class KernelTimes:
         threshold = math.log1p(self._options.times.threshold)
         if ratio is None or abs(ratio) < threshold:
             return _UNMOVED
-        if max(group.base_ns, group.head_ns) < self._options.kernel_share * self._whole:
+        if not self._matters(group):
             return _UNMOVED
         size = f"{delta_text(math.expm1(ratio))} a launch"
         if key in self._samples:
-            judged = judge_times(self._samples[key], self._options.times)
+            judged = judge_times(self._samples[key], self._rules)
             p = f"; p={judged.p:.3f}" if judged.p is not None else f"; {judged.reason}"
             return judged.verdict, f"{size}{p}"
         return self._against_others(key, ratio, threshold, size)
@@ -143,10 +149,16 @@ class KernelTimes:
                 for pair in pairs
             }
             times.append(_relative_times(side, places))
-        return {
+        found = {
             key: Samples(tuple(times[0][key]), tuple(times[1][key]), what="runs")
             for key in times[0]
-            if key in times[1] and min(len(times[0][key]), len(times[1][key])) >= MIN_RUNS
+            if key in times[1]
+        }
+        # Few runs can never show one kernel among many: then the other kernels are the measure.
+        return {
+            key: sample
+            for key, sample in found.items()
+            if smallest_rank_sum_p(len(sample.base), len(sample.head)) < self._rules.alpha
         }
 
 

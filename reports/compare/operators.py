@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -76,7 +76,11 @@ def compare_operators(
     if not all(known_sides):
         return result
     words = _words(pairs)
-    for op_class in sorted(set(sides[0]) | set(sides[1]), key=class_rank):
+    classes = sorted(set(sides[0]) | set(sides[1]), key=class_rank)
+    # One of many classes is above alpha by chance more often than alpha.
+    alpha = options.times.alpha / max(len(classes), 1)
+    options = replace(options, times=replace(options.times, alpha=alpha))
+    for op_class in classes:
         here, there = sides[0].get(op_class), sides[1].get(op_class)
         if _is_gone(here, there) and op_class not in OVERHEAD_CLASSES:
             result.gone_classes.append(op_class)

@@ -61,6 +61,8 @@ class Samples:
     head_first: bool = False
     """The head was timed before the base."""
     absent: str = ""
+    doubt: str = ""
+    """Why a difference that the samples show need not come from the code."""
 
 
 def step_samples(run: Run) -> tuple[float, ...]:
@@ -95,7 +97,23 @@ def samples(base: Sequence[Run], head: Sequence[Run]) -> Samples:
         times = [tuple(median(step_samples(run)) for run in side) for side in sides]
         return Samples(times[0], times[1], what="runs", head_first=_head_first(sides))
     times = [tuple(time for run in side for time in step_samples(run)) for side in sides]
-    return Samples(times[0], times[1], head_first=_head_first(sides))
+    return Samples(
+        times[0], times[1], head_first=_head_first(sides), doubt=_process_doubt([*base, *head])
+    )
+
+
+def _process_doubt(runs: Sequence[Run]) -> str:
+    """Steps of one process say nothing about the next process; on a CPU that is most of the noise.
+
+    Same code: 5 to 20 % (vllm-xpu-kernels#568), 13 % (aprender#2009), up to 26 % between jobs
+    (fast_mail_parser#128).
+    """
+    if all(run.machine.device != "cpu" for run in runs):
+        return ""
+    return (
+        "identical code in two processes on a CPU differs by as much; use `profile run "
+        f"--interleave`, or give {MIN_RUNS} runs a side"
+    )
 
 
 def _head_first(sides: list[list[Run]]) -> bool:
@@ -166,6 +184,9 @@ def _verdict(
             f"{size}, but a steady drift through base and then head would explain it; "
             "use `profile run --interleave`"
         )
+    elif shown and large and found.doubt:
+        verdict = Verdict.CANNOT_JUDGE
+        reason = f"{size}, but {found.doubt}"
     elif shown and large:
         verdict = Verdict.REGRESSED if interval.estimate > 0 else Verdict.IMPROVED
         reason = f"{size}"

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from rooflens.reports.compare.deltas import METRIC_NAMES, NOT_JUDGED, change_text
 from rooflens.reports.compare.gate import Answer
 from rooflens.reports.compare.records import (
+    EVERYTHING,
     Comparison,
     Delta,
+    Difference,
     FindingChange,
     KernelChange,
     OpChange,
@@ -181,12 +183,17 @@ def not_compared(comparison: Comparison) -> list[list[str]]:
         [
             clean(item.name, 40),
             f"{clean(item.base, 40) or NONE} → {clean(item.head, 40) or NONE}",
-            f"forbids {', '.join(item.forbids)}: {clean(item.reason)}"
+            f"forbids {forbids_text(item)}: {clean(item.reason)}"
             if item.forbids
             else "forbids nothing",
         ]
         for item in comparison.environment
     ]
+
+
+def forbids_text(item: Difference) -> str:
+    """What a difference forbids to compare, in words."""
+    return "everything" if set(item.forbids) == set(EVERYTHING) else ", ".join(item.forbids)
 
 
 def _answer(answer: Answer) -> list[str]:

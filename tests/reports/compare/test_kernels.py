@@ -110,6 +110,16 @@ def test_several_runs_a_side_judge_a_kernel_by_its_own_samples() -> None:
     assert compare(base, base).verdict is Verdict.NO_CHANGE_SHOWN
 
 
+def test_few_runs_of_many_kernels_are_judged_against_the_other_kernels() -> None:
+    def runs(hot_ns: float) -> list[Run]:
+        others = [kernel(f"kernel_{number}", 9000.0, count=196) for number in range(6)]
+        return [run(kernel(HOT, hot_ns * (1 + 0.001 * i), count=196), *others) for i in range(4)]
+
+    found = compare(runs(40_000), runs(48_000))
+    assert found.verdict is Verdict.REGRESSED
+    assert "while the other kernels moved by" in found.kernels[0].reason
+
+
 def test_a_kernel_without_weight_is_not_accused() -> None:
     def of(tiny: float) -> Run:
         return run(kernel("tiny", tiny), kernel(HOT, 1e6), kernel("other", 1e5))

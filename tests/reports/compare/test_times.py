@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from rooflens.model import StepTime, Timeline
+from rooflens.model import Machine, Run, StepTime, Timeline
 from rooflens.reports.compare.records import Verdict
 from rooflens.reports.compare.times import Samples, TimeRules, judge_times, samples, step_samples
 from tests import builders
@@ -151,6 +151,23 @@ def test_samples_are_steps_for_few_runs_and_runs_for_many() -> None:
     assert samples(few, few).base == (1.0, 2.0, 1.0, 2.0)
     assert samples(many, many).base == (2.0,) * 4
     assert samples(many, many).what == "runs"
+
+
+def test_one_process_a_side_on_a_cpu_accuses_no_code() -> None:
+    def runs(factor: float, count: int) -> list[Run]:
+        times = tuple(factor * time for time in (100.0, 101, 100, 102, 99, 100))
+        machine = Machine(device="cpu")
+        return [builders.run(step_times_ns=times, machine=machine) for _ in range(count)]
+
+    alone = judge_times(samples(runs(1, 1), runs(1.3, 1)), RULES)
+    assert alone.verdict is Verdict.CANNOT_JUDGE
+    assert "+30 %" in alone.reason
+    assert "--interleave" in alone.reason
+    several = judge_times(samples(runs(1, 4), runs(1.3, 4)), RULES)
+    assert several.method == "Mann-Whitney, runs"
+    assert several.p == pytest.approx(2 / 70)
+    unmoved = judge_times(samples(runs(1, 1), runs(1, 1)), RULES)
+    assert unmoved.verdict is Verdict.NO_CHANGE_SHOWN
 
 
 def test_runs_of_one_interleaved_session_are_paired_by_round() -> None:
