@@ -68,6 +68,7 @@ def load_model(spec: StepSpec, cache_bytes: int | None = None) -> LoadedModel:
     shared = shares_layers(model, spec.weights, cache_bytes)
     _fill_weights(model, spec, shared)
     _rebuild_rotary_tables(model, spec.device)
+    _fill_buffers(model, spec)
     _refuse_unfilled(model)
     weights = "dummy (layers share storage)" if shared else "dummy-full"
     return LoadedModel(model.eval(), dtype, weights, params, held_bytes(model))
@@ -164,6 +165,14 @@ def _attention(spec: StepSpec) -> str:
 def _skeleton(config: Any, dtype: torch.dtype) -> Any:
     """The model without memory: every parameter on meta, none initialised."""
     auto: Any = _auto_model()
+    try:
+        return _empty_model(auto, config, dtype)
+    except ValueError as error:
+        first = str(error).split(". ")[0].splitlines()[0]
+        raise UsageError(f"transformers cannot build this model: {first}.") from None
+
+
+def _empty_model(auto: Any, config: Any, dtype: torch.dtype) -> Any:
     with torch.device("meta"):
         return auto.from_config(
             config, dtype=dtype, attn_implementation=config._attn_implementation
@@ -232,6 +241,16 @@ def _storage_key(path: str, parameter: nn.Parameter, shared: bool) -> tuple[Any,
         return (_LAYER.sub(".0.", path, count=1), *shape)
     # The embedding reads a row per token, the head all of its rows: one storage serves both.
     return ("outside layers", *shape) if parameter.ndim == 2 else (path,)
+
+
+def _fill_buffers(model: nn.Module, spec: StepSpec) -> None:
+    """Give values to what else came empty from meta (scales, routing biases), as to weights."""
+    for module in model.modules():
+        for name, buffer in tuple(module._buffers.items()):
+            if buffer is not None and buffer.is_meta and buffer.is_floating_point():
+                filled = torch.empty(buffer.shape, dtype=buffer.dtype, device=spec.device)
+                fill(filled, random_block(buffer.dtype, spec.seed, WEIGHT_SCALE))
+                module._buffers[name] = filled
 
 
 def _rebuild_rotary_tables(model: nn.Module, device: str) -> None:

@@ -26,6 +26,9 @@ ROWS_READ = {  # only as many elements of this argument are read as come out
 BAGS = {"aten._embedding_bag", "aten._embedding_bag_forward_only", "aten.embedding_bag"}
 """These sum several rows of their first argument per output row."""
 
+GROUPED = {"aten._grouped_mm", "aten._scaled_grouped_mm"}
+"""These multiply rows by the matrix of their expert: they read no more matrices than rows."""
+
 ROWS_WRITTEN = {  # only as many elements of self are written as this argument has
     "aten.index_copy_": 3, "aten.scatter_": 2, "aten.scatter_add_": 2, "aten.index_add_": 3,
     "aten.scatter_reduce_": 2, "aten.index_fill_": None, "aten.index_put_": None,
@@ -164,6 +167,9 @@ def _bytes_read(
     touched = view_of(tensor).touched
     if ROWS_READ.get(name) == position and outputs:
         return min(touched, outputs[0].numel() * tensor.element_size())
+    if name in GROUPED and position == 1 and args[0].ndim == 2 and tensor.ndim == 3:
+        matrices = tensor.shape[0]
+        return touched // max(1, matrices) * min(matrices, int(args[0].shape[0]))
     if name in BAGS and position == 0:
         return min(touched, int(args[1].numel()) * tensor.shape[-1] * tensor.element_size())
     return touched

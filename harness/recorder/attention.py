@@ -84,14 +84,13 @@ def only_math_allowed() -> bool:
 
 
 def has_fused_kernel(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> bool:
-    """Whether torch's shapes rules allow a fused kernel: four dimensions, one head size.
+    """Whether some kernel of torch fuses a call of these shapes, on a GPU or on the CPU.
 
-    These are the rules of the CPU, so that counts and a CPU run agree. A GPU has more of them (no
-    mask with grouped heads, no float32 with grouped heads, head sizes up to 256): where it falls
-    back to the composite, only a capture on it can show that.
+    What else decides on a GPU (dtype, head size, a mask with grouped heads) is not modelled: where
+    it falls back to the composite, only a capture on that GPU can show it.
     """
-    sizes = {query.shape[-1], key.shape[-1], value.shape[-1]}
-    return query.ndim == key.ndim == value.ndim == 4 and len(sizes) == 1 and query.numel() > 0
+    four = query.ndim == key.ndim == value.ndim == 4
+    return four and query.shape[-1] == key.shape[-1] and query.numel() > 0
 
 
 class FusedOnMeta(TorchFunctionMode):
@@ -137,5 +136,8 @@ class FusedOnMeta(TorchFunctionMode):
         # Flash kernels lay their output out like the query, so that the transpose back to
         # (batch, tokens, heads, size) costs a copy only where the query was laid out by heads.
         output = torch.empty_like(query)
+        if value.shape[-1] != query.shape[-1]:  # MLA: only memory-efficient kernels take this
+            batch, heads, tokens, _ = query.shape
+            output = query.new_empty((batch, tokens, heads, value.shape[-1])).transpose(1, 2)
         self._recorded(FusedCall(query, key, value, attn_mask, output, is_causal, scale, "meta"))
         return output

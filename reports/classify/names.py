@@ -38,7 +38,8 @@ FUSED_ATTENTION = "aten.scaled_dot_product_attention"
 _LAYER = re.compile(
     r"(?:^|\.)(?:layers?|h|blocks?|decoder_layers|transformer_blocks)\.(\d+)(?:\.|$)"
 )
-_ANY_INDEX = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
+_LEADING_INDEX = re.compile(r"^(?:\w+\.)?(\d+)\.\w")
+"""`0.attn.q` or `stack.0.attn.q`; not `mlp.experts.0.w1`, nor `mlp.0` of an nn.Sequential."""
 
 _PROJECTIONS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (name, re.compile(pattern))
@@ -93,7 +94,7 @@ Named = tuple[str, str | None]
 def layer_of(op: Op) -> int | None:
     """Index of the decoder layer, from the module path or from the weight that the op reads."""
     for name in (op.module, *(tensor.name for tensor in op.inputs)):
-        match = _LAYER.search(name) or (_ANY_INDEX.search(name) if name else None)
+        match = _LAYER.search(name) or _LEADING_INDEX.search(name)
         if match:
             return int(match[1])
     return None

@@ -73,21 +73,25 @@ def test_math_is_honoured_on_meta() -> None:
     assert any("softmax" in name for name in names)
 
 
-@pytest.mark.parametrize("sizes", [(16, 16, 8), (16, 16, 16)])
 @pytest.mark.parametrize("dimensions", [3, 4])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_meta_falls_back_to_the_composite_where_the_cpu_does(
-    sizes: tuple[int, int, int], dimensions: int, dtype: torch.dtype
+    dimensions: int, dtype: torch.dtype
 ) -> None:
-    names = []
+    fused = []
     for device in ("cpu", "meta"):
-        q, k, v = (
-            torch.zeros((2, 3, 5, size)[4 - dimensions :], dtype=dtype, device=device)
-            for size in sizes
-        )
-        ops = record(lambda q=q, k=k, v=v: F.scaled_dot_product_attention(q, k, v))  # type: ignore[misc]
-        names.append(FUSED in [op.name for op in ops])
-    assert names[0] is names[1]
+        q = torch.zeros((2, 3, 5, 16)[4 - dimensions :], dtype=dtype, device=device)
+        ops = record(lambda q=q: F.scaled_dot_product_attention(q, q, q))  # type: ignore[misc]
+        fused.append(FUSED in [op.name for op in ops])
+    assert fused == [dimensions == 4] * 2
+
+
+def test_values_of_another_size_are_fused_as_a_gpu_does() -> None:
+    query = torch.zeros(1, 2, 3, 24, device="meta")
+    value = torch.zeros(1, 2, 3, 16, device="meta")
+    (op,) = record(lambda: F.scaled_dot_product_attention(query, query, value))
+    assert op.outputs[0].shape == (1, 2, 3, 16)
+    assert op.flops == 2 * 2 * 9 * (24 + 16)
 
 
 def test_the_replacement_ends_with_the_recording() -> None:

@@ -128,6 +128,16 @@ def test_a_lookup_never_reads_more_than_the_table() -> None:
     assert ops_of(lambda: F.embedding(ids, table))["aten.embedding"].inputs[0].bytes == 2 * ROW
 
 
+@pytest.mark.parametrize(("rows", "experts"), [(3, 3), (40, 8)])
+def test_grouped_products_read_no_more_experts_than_rows(rows: int, experts: int) -> None:
+    x = torch.zeros(rows, 32, dtype=torch.bfloat16, device="meta")
+    weights = torch.zeros(8, 32, 16, dtype=torch.bfloat16, device="meta")
+    ends = torch.zeros(8, dtype=torch.int32, device="meta")
+    product = ops_of(lambda: torch._grouped_mm(x, weights, offs=ends))["aten._grouped_mm"]
+    assert product.bytes_in == rows * 32 * 2 + experts * 32 * 16 * 2 + 8 * 4
+    assert product.flops == 2 * rows * 32 * 16
+
+
 def test_cache_writes_count_the_rows_written() -> None:
     cache, new = torch.zeros(1, 2, 64, 8), torch.ones(1, 2, 3, 8)
     rows = torch.tensor([4, 5, 6])

@@ -115,6 +115,21 @@ def test_the_layer_comes_from_the_weight_where_there_is_no_module() -> None:
     assert classify((linear(0, "", 1, 2, "blocks.7.wq"),))[0].layer == 7
 
 
+@pytest.mark.parametrize(
+    ("path", "layer"),
+    [
+        ("model.layers.12.mlp.experts.3.w1", 12),
+        ("stack.4.attn.q", 4),
+        ("2.attn.q", 2),
+        ("mlp.experts.3.w1", None),
+        ("mlp.0", None),
+        ("head", None),
+    ],
+)
+def test_layer_of_a_module_path(path: str, layer: int | None) -> None:
+    assert classify((op(0, "aten.add", module=path),))[0].layer == layer
+
+
 def attention() -> tuple[Op, ...]:
     """scores -> scale -> exp -> sum -> divide -> values, between unnamed projections."""
     fields: dict[str, Any] = {"module": ""}

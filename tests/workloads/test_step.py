@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,3 +106,23 @@ def test_cache_and_tokens_follow_the_seed(tiny: str) -> None:
     assert not torch.equal(one.cache.layers[0].keys, other.cache.layers[0].keys)
     assert not torch.equal(one.cache.layers[0].keys, one.cache.layers[1].keys)
     assert not (one.cache.layers[0].keys == 0).any()
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_other_caches_are_learned_from_one_token(tmp_path: Path, device: str) -> None:
+    config = {
+        "model_type": "gpt_neox", "hidden_size": 64, "intermediate_size": 96, "vocab_size": 300,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 128,
+        "torch_dtype": "float32",
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config), "utf-8")
+    step = build("decode", str(tmp_path), context=20, device=device)
+    assert step.cache.layers[0].keys.shape == (1, 4, 20, 16)
+    assert step.run().shape == (1, 1, 300)
+
+
+def test_an_attention_that_a_model_lacks_is_refused(tmp_path: Path) -> None:
+    config = {"model_type": "gemma2", "num_hidden_layers": 1, "vocab_size": 300}
+    (tmp_path / "config.json").write_text(json.dumps(config), "utf-8")
+    with pytest.raises(UsageError, match="cannot build this model"):
+        build("decode", str(tmp_path), context=2, device="meta", attention="sdpa")
