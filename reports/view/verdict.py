@@ -51,30 +51,28 @@ def _sentence(basis: Basis) -> str:
 def _time_clause(basis: Basis) -> str:
     time, floor, roof = basis.time, basis.floor, basis.roof
     step = f"{step_name(basis.run)} step"
-    if time.value is not None and floor.value is not None and roof is not None:
-        if not basis.same_device:
-            return (
-                f"this {step} takes {time_text(time.value)} here; on {with_article(roof.name)} it "
-                f"cannot take less than {time_text(floor.value)} (prediction)"
-            )
-        if time.value < floor.value:
-            return (
-                f"this {step} takes {time_text(time.value)}, less than the {time_text(floor.value)}"
-                f" that the roof allows: the roof or the clock is wrong"
-            )
-        times = ratio(time, floor)
-        return (
-            f"this {step} takes {time_text(time.value)}, this machine needs at least "
-            f"{time_text(floor.value)} for it{f' ({ratio_text(times)})' if times else ''}"
-        )
-    if floor.value is not None and roof is not None:
+    if time.value is None:
+        if floor.value is None or roof is None:
+            return ""
         return (
             f"on {with_article(roof.name)} this {step} cannot take less than "
             f"{time_text(floor.value)} (prediction, not measured)"
         )
-    if time.value is None:
-        return ""
-    return f"this {step} takes {time_text(time.value)}{_largest_class(basis)}"
+    takes = "would take about" if time.extrapolated_from else "takes"
+    spent = f"this {step} {takes} {time_text(time.value)}"
+    if floor.value is None or roof is None:
+        return spent + _largest_class(basis)
+    least = time_text(floor.value)
+    if not basis.same_device:
+        on = with_article(roof.name)
+        return f"{spent} here; on {on} it cannot take less than {least} (prediction)"
+    if time.value < floor.value:
+        return (
+            f"{spent}, less than the {least} that the roof allows: the roof or the clock is wrong"
+        )
+    times = ratio(time, floor)
+    more = f" ({ratio_text(times)})" if times else ""
+    return f"{spent}, this machine needs at least {least} for it{more}"
 
 
 def _largest_class(basis: Basis) -> str:
@@ -163,20 +161,33 @@ def step_name(run: Run) -> str:
     return "captured" if run.workload.name in ("", IMPORTED) else clean(run.workload.name, 40)
 
 
+def _samples_text(basis: Basis) -> str:
+    """How many steps were timed, and how far apart they are."""
+    samples = basis.run.step_times_ns
+    scaled = _extrapolated(basis)
+    if len(samples) == 1:
+        return f"one step{scaled}: no spread known"
+    low, high = time_text(min(samples)), time_text(max(samples))
+    text = f"median of {len(samples)} steps{scaled}"
+    took = "; they took" if scaled else ","
+    text += f"{took} {low} to {high}" if low != high else ", all within rounding"
+    return f"{text}; too few steps to judge a change" if len(samples) < 5 else text
+
+
+def _extrapolated(basis: Basis) -> str:
+    """` of 2 of 28 layers, scaled` when the time stands for more layers than ran."""
+    layers = basis.time.extrapolated_from
+    if not layers:
+        return ""
+    model = basis.run.workload.layers_model
+    return f" of {len(layers)}{'' if model is None else f' of {model}'} layers, scaled"
+
+
 def _time_tile(basis: Basis) -> Tile:
     time = basis.time
     if time.value is None:
         return Tile("Step time", NONE, "", clean(time.absent or ""))
-    details = []
-    samples = basis.run.step_times_ns
-    if len(samples) > 1:
-        low, high = time_text(min(samples)), time_text(max(samples))
-        spread = f", {low} to {high}" if low != high else ", all within rounding"
-        details.append(f"median of {len(samples)} steps{spread}")
-        if len(samples) < 5:
-            details.append("too few steps to judge a change")
-    elif samples:
-        details.append("one step: no spread known")
+    details = [_samples_text(basis)] if basis.run.step_times_ns else []
     over = ratio(time, basis.floor) if basis.same_device else None
     if over is not None:
         details.insert(0, f"{ratio_text(over)} the floor")

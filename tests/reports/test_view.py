@@ -68,6 +68,18 @@ def test_a_step_faster_than_its_floor_is_not_praised() -> None:
     assert "the roof or the clock is wrong" in page.verdict.sentence
 
 
+def test_a_scaled_time_is_said_to_be_scaled() -> None:
+    scaled = Quantity(value=9e6, unit="ns", source="host", extrapolated_from=(0,))
+    run = sample_runs.gpu_run()
+    run = replace(run, totals=replace(run.totals, step_time_ns=scaled), timeline=None)
+    page = build_page(replace(run, step_times_ns=(4e6, 5e6)))
+    assert "would take about 9.00 ms" in page.verdict.sentence
+    assert "median of 2 steps of 1 of 2 layers, scaled; they took 4.00 ms to 5.00 ms" in (
+        page.verdict.tiles[0].detail
+    )
+    assert page.verdict.tiles[0].source == "host clock, extrapolated from layer 0"
+
+
 def test_findings_are_sorted_by_time_and_the_rest_is_folded() -> None:
     run = sample_runs.counted_run()
     page = build_page(run)
