@@ -39,7 +39,7 @@ from rooflens.parsers.detect import detect, title
 from rooflens.parsers.kernels import UNKNOWN
 from rooflens.quantity import Record
 from rooflens.reading import Reading
-from rooflens.reports.format import plural
+from rooflens.reports.format import count_text, plural
 from rooflens.reports.join.counters import REPLAY_TIME
 from rooflens.reports.join.kernels import Joined, Measured
 from rooflens.vocabulary import EVIDENCE
@@ -254,11 +254,14 @@ def _join_check(kernels: Sequence[KernelRow], joined: Sequence[Joined]) -> list[
         return []
     methods = Counter(to.join.method for to in joined)
     by = ", ".join(
-        f"{number} by {method}" for method, number in methods.items() if method != "none"
+        f"{count_text(number)} by {method}"
+        for method, number in methods.items()
+        if method != "none"
     )
     unknown = [k.short_name for k in kernels if k.family == UNKNOWN]
-    message = f"{len(joined) - methods['none']} of {plural(len(joined), 'launch', 'launches')} "
-    message += f"have an operator class ({by or 'none'})."
+    classed = count_text(len(joined) - methods["none"])
+    message = f"{classed} of {plural(len(joined), 'launch', 'launches')} have an operator class "
+    message += f"({by or 'none'})."
     if unknown:
         shown = ", ".join(name[:60] for name in unknown[:5])
         more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
