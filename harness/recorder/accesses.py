@@ -26,6 +26,9 @@ ROWS_READ = {  # only as many elements of this argument are read as come out
 BAGS = {"aten._embedding_bag", "aten._embedding_bag_forward_only", "aten.embedding_bag"}
 """These sum several rows of their first argument per output row."""
 
+SCALED_ADDENDS = {"aten.addmm", "aten.baddbmm", "aten.addbmm", "aten.addmv"}
+"""With beta=0 these ignore the memory of their first argument."""
+
 GROUPED = {"aten._grouped_mm", "aten._scaled_grouped_mm"}
 """These multiply rows by the matrix of their expert: they read no more matrices than rows."""
 
@@ -115,7 +118,8 @@ def accesses(
         for tensor in _tensors(value):
             inputs.append(tensor)
             if not argument.mutated:
-                if name not in SHAPE_ONLY:
+                ignored = position == 0 and name in SCALED_ADDENDS and kwargs.get("beta", 1) == 0
+                if name not in SHAPE_ONLY and not ignored:
                     size = _bytes_read(name, position, tensor, args, outputs)
                     found.reads.append((tensor, size))
                 continue

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -32,6 +33,7 @@ OpRange = Callable[[int, str], AbstractContextManager[object]]
 Attribute = str | int | float | bool
 
 _CACHE_WRITERS = {"aten.copy_", *access.ROWS_WRITTEN}
+_PLAIN = (torch.Tensor, nn.Parameter, FakeTensor)
 
 
 @dataclass
@@ -309,6 +311,10 @@ class _Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
+        if any(kind not in _PLAIN for kind in types):
+            # A tensor subclass (quantised weights, DTensor) takes the call apart itself; what it
+            # then asks for comes back here with plain tensors.
+            return NotImplemented
         if _is_composite(func):
             # Only inference_mode hands composites (linear, matmul) to a mode undivided, which
             # would hide their products; take them apart here.

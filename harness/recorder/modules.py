@@ -84,7 +84,8 @@ class ModuleTracker:
     def _attach(self, model: nn.Module) -> None:
         self._root_class = type(model).__name__
         for name, tensor in (*_named(model, "named_parameters"), *_named(model, "named_buffers")):
-            self._weights[self._ids.id_of(tensor)].append((name, view_of(tensor)))
+            for part in _plain_tensors(tensor):
+                self._weights[self._ids.id_of(part)].append((name, view_of(part)))
         for path, module in model.named_modules():
             self._handles.append(
                 module.register_forward_pre_hook(
@@ -127,6 +128,16 @@ class ModuleTracker:
         for tensor in tensors_in(holder):
             if tensor.ndim >= 3 and not self.is_weight(self._ids.id_of(tensor)):
                 self.cache_ids.add(self._ids.id_of(tensor))
+
+
+def _plain_tensors(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The tensors that hold a parameter's data: itself, or those inside a tensor subclass."""
+    flatten = getattr(tensor, "__tensor_flatten__", None)
+    if flatten is None:
+        yield tensor
+        return
+    for name in flatten()[0]:
+        yield from _plain_tensors(getattr(tensor, name))
 
 
 def _shared_length(path: str, name: str) -> int:

@@ -156,6 +156,13 @@ def test_scatter_add_reads_the_rows_that_it_adds_to() -> None:
     assert add.bytes_in == 3 * ROW + 3 * 16 * 8 + 3 * ROW
 
 
+def test_an_addend_of_weight_zero_is_not_read() -> None:
+    x, addend = torch.zeros(4, 16), torch.zeros(4, 4)
+    for beta, size in ((1, 4 * ROW + 4 * 4 * 4), (0, 4 * ROW)):
+        (op,) = record(lambda beta=beta: torch.addmm(addend, x, x.t(), beta=beta))  # type: ignore[misc]
+        assert op.bytes_in == size
+
+
 def test_shape_donors_are_not_read() -> None:
     x = torch.zeros(4, 16)
     assert ops_of(lambda: torch.ones_like(x))["aten.ones_like"].bytes_in == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -160,6 +162,41 @@ def test_inference_mode_inside_the_call_hides_nothing() -> None:
     assert [(op.name, op.bytes_in, op.bytes_out, op.flops) for op in hidden] == [
         (op.name, op.bytes_in, op.bytes_out, op.flops) for op in plain
     ]
+
+
+class Packed(torch.Tensor):
+    """A weight kept as int8, unpacked by every operator that reads it (as torchao does)."""
+
+    data8: torch.Tensor
+
+    @staticmethod
+    def __new__(cls, data8: torch.Tensor) -> Packed:
+        return torch.Tensor._make_wrapper_subclass(cls, data8.shape, dtype=torch.float32)
+
+    def __init__(self, data8: torch.Tensor) -> None:
+        self.data8 = data8
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        return ["data8"], None
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if func is torch.ops.aten.detach.default:
+            return args[0]
+        plain = [a.data8.to(torch.float32) if isinstance(a, Packed) else a for a in args]
+        return func(*plain, **(kwargs or {}))
+
+
+def test_tensor_subclasses_are_counted_by_the_memory_inside() -> None:
+    model = nn.Linear(8, 16, bias=False)
+    model.weight = nn.Parameter(Packed(torch.ones(16, 8, dtype=torch.int8)), requires_grad=False)
+    x = torch.zeros(3, 8)
+    ops = record(lambda: model(x), model)
+    assert [op.name for op in ops] == ["aten._to_copy", "aten.mm"]
+    assert (ops[0].bytes_in, ops[0].bytes_out) == (16 * 8, 16 * 8 * 4)
+    assert weights_of(ops[0]) == ["weight"]
 
 
 def test_op_ranges_carry_the_index_of_the_op() -> None:
