@@ -8,6 +8,7 @@ from rooflens.model import Finding
 from rooflens.reports.findings.catalogue import RULES
 from rooflens.reports.findings.engine import find, find_differences
 from rooflens.reports.findings.rule import Rule
+from tests.defects import case_studies
 from tests.defects.case import Case
 from tests.defects.matrix import ALWAYS, CONSEQUENCES, DOCUMENT, document, outcomes
 from tests.defects.suite import CASES
@@ -58,3 +59,11 @@ def test_no_rule_speaks_where_it_should_be_silent() -> None:
 
 def test_the_document_holds_the_matrix_of_todays_rules() -> None:
     assert DOCUMENT.read_text("utf-8") == document(), "python tests/defects/matrix.py --write"
+
+
+def test_the_case_studies_say_what_the_report_says() -> None:
+    text = case_studies.document()
+    assert case_studies.DOCUMENT.read_text("utf-8") == text, "case_studies.py --write"
+    assert text.count("**REGRESSED**") == 3
+    for cleared in ("R08 clear, R09 clear", "R31 clear", "R03 clear, R01 clear"):
+        assert f"After the fix: {cleared}." in text
