@@ -155,9 +155,26 @@ def _sums(measured: Sequence[Measured], joined: Sequence[Joined]) -> dict[ClassP
             entry = sums.setdefault(key, _Sum())
             times, inside = _count(kernel), to.layer is not None
             entry.moved.append((kernel.dram_bytes, times, inside))
-            flops = (kernel.flops, times, inside)
-            (entry.matrix if matrix else entry.elementwise).append(flops)
+            products, rest = _split_flops(kernel, matrix)
+            if products is not None:
+                entry.matrix.append((products, times, inside))
+            if rest is not None:
+                entry.elementwise.append((rest, times, inside))
     return sums
+
+
+def _split_flops(kernel: Measured, matrix: bool) -> tuple[Quantity | None, Quantity | None]:
+    """FLOPs of products, and the others, of one kernel.
+
+    A kernel that used tensor cores did its products there; what it executed beside them (softmax,
+    an epilogue) is elementwise. A product without tensor cores (gemv) is all it executed.
+    """
+    if not matrix:
+        return None, kernel.flops
+    tensor = kernel.metrics.get("tensor_flops")
+    if tensor is None or not tensor.value or kernel.flops.value is None:
+        return kernel.flops, None
+    return tensor, known(kernel.flops.value - tensor.value, "flop", "counters")
 
 
 def is_matrix(kernel: Measured, op_class: str) -> bool:
@@ -172,29 +189,33 @@ def _filled(row: OperatorRow, found: _Sum | None, sample: Sampling, steps: int) 
         return msgspec.structs.replace(
             row, moved_bytes=NO_KERNEL, executed_flops=NO_KERNEL, intensity_measured=NO_KERNEL
         )
-    moved = _total(found.moved, "byte", sample, steps)
-    every = _total([*found.matrix, *found.elementwise], "flop", sample, steps)
+    kernels = len(found.moved)
+    moved = _total(found.moved, "byte", sample, steps, kernels)
+    every = _total([*found.matrix, *found.elementwise], "flop", sample, steps, kernels)
     elementwise = row.elementwise_flops
     if elementwise.value is None:
-        elementwise = _total(found.elementwise, "flop", sample, steps)
+        elementwise = _total(found.elementwise, "flop", sample, steps, kernels)
     return msgspec.structs.replace(
         row,
         moved_bytes=moved,
-        executed_flops=_total(found.matrix, "flop", sample, steps),
+        executed_flops=_total(found.matrix, "flop", sample, steps, kernels),
         elementwise_flops=elementwise,
         intensity_measured=intensity(every, moved),
     )
 
 
 def _total(
-    entries: Iterable[tuple[Quantity, int, bool]], unit: Unit, sample: Sampling, steps: int
+    entries: Iterable[tuple[Quantity, int, bool]],
+    unit: Unit,
+    sample: Sampling,
+    steps: int,
+    kernels: int,
 ) -> Quantity:
     """Sum over launches per step; without launches it is 0, with one value missing it is absent."""
     inside = outside = 0.0
     extrapolated = False
     missing: list[str] = []
-    everything = list(entries)
-    for quantity, times, in_layer in everything:
+    for quantity, times, in_layer in entries:
         if quantity.value is None:
             missing.append(quantity.absent or "")
         elif in_layer:
@@ -204,7 +225,7 @@ def _total(
             outside += quantity.value * times
     if missing:
         most = Counter(missing).most_common(1)[0][0]
-        return absent(f"{len(missing)} of {len(everything)} kernels have none: {most}")
+        return absent(f"{len(missing)} of {kernels} kernels have none: {most}")
     if extrapolated and sample.refused:
         return absent(sample.refused)
     value = (inside * (sample.scale if extrapolated else 1.0) + outside) / steps

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rooflens.model import Launch, Op, OperatorRow
+from rooflens.model import Launch, Op, OperatorRow, known
 from rooflens.reports.join.counted import operator_rows, totals
 from rooflens.reports.join.counters import (
     NO_KERNEL,
@@ -63,6 +63,16 @@ def test_norms_execute_elementwise_flops_only() -> None:
     assert row.executed_flops.value == 0
     assert row.elementwise_flops.value == 40
     assert row.intensity_measured.value == 4
+
+
+def test_softmax_inside_a_fused_kernel_is_elementwise() -> None:
+    """Products ran on tensor cores; what SASS counters add is not part of them."""
+    name = "void pytorch_flash::flash_fwd_kernel<int>(int)"
+    tensor = {"tensor_flops": known(1000, "flop", "counters")}
+    launches = [launch(0, name, dram_bytes=10, flops=1030, metrics=tensor)]
+    (row,) = rows_of_kernels(launches, join_launches(launches))
+    assert (row.executed_flops.value, row.elementwise_flops.value) == (1000, 30)
+    assert row.intensity_measured.value == 103
 
 
 def test_split_kernels_are_summed() -> None:
