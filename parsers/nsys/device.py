@@ -30,11 +30,12 @@ _COPY_KINDS = {
 }  # fmt: skip
 """CUpti_ActivityMemcpyKind (CUPTI documentation); 11 to 13 are nsys' own."""
 _COMMON = ("start", "end", "deviceId", "streamId", "globalPid", "correlationId")
+_NAME = "demangledName|shortName"
 _SHAPE = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
 
 
 def read_activities(export: Export, trace: Trace, names: Names) -> None:
-    """Fill trace.activities (sorted by start), configs and short names."""
+    """Fill trace.activities (sorted by start) and trace.configs."""
     parts = [
         part
         for kind, tables in ((KERNEL, KERNELS), (COPY, COPIES), (MEMSET, MEMSETS), (GRAPH, GRAPHS))
@@ -59,7 +60,7 @@ def read_activities(export: Export, trace: Trace, names: Names) -> None:
 
 def _read(export: Export, table: str, kind: int, trace: Trace, names: Names) -> Activities:
     extra = {
-        KERNEL: ("demangledName", "shortName", "graphNodeId", *_SHAPE),
+        KERNEL: (_NAME, "graphNodeId", *_SHAPE),
         COPY: ("copyKind", "bytes", "graphNodeId"),
         MEMSET: ("bytes", "graphNodeId"),
         GRAPH: ("graphId",),
@@ -68,7 +69,7 @@ def _read(export: Export, table: str, kind: int, trace: Trace, names: Names) -> 
     count = values["start"].size
     none = np.full(count, NONE, dtype=np.int64)
     if kind == KERNEL:
-        name = _kernel_names(export, values, trace, names)
+        name = _kernel_names(export, values[_NAME], names)
         config = _configs(trace, [values[column] for column in _SHAPE])
     else:
         name, config = _plain_names(kind, values, names, count), none
@@ -93,17 +94,12 @@ def _node(graph_node: Int) -> Int:
     return np.where(graph_node == 0, NONE, graph_node)
 
 
-def _kernel_names(export: Export, values: dict[str, Int], trace: Trace, names: Names) -> Int:
-    """Indices of the demangled names; remembers the short ones."""
-    long, short = values["demangledName"], values["shortName"]
-    long = np.where(long == NONE, short, long)
-    ids, first, inverse = np.unique(long, return_index=True, return_inverse=True)
-    texts = export.strings(np.unique(np.concatenate([ids, np.unique(short)])))
-    index = np.empty(ids.size, dtype=np.int64)
-    for i, (key, row) in enumerate(zip(ids, first, strict=True)):
-        index[i] = names.add(texts.get(int(key), f"kernel without a name ({key})"))
-        trace.short_names[int(index[i])] = texts.get(int(short[row]), "")
-    return index[inverse]
+def _kernel_names(export: Export, string_ids: Int, names: Names) -> Int:
+    """Indices of the names in the trace."""
+    ids, inverse = np.unique(string_ids, return_inverse=True)
+    texts = export.strings(ids)
+    index = [names.add(texts.get(int(i), f"kernel without a name ({i})")) for i in ids]
+    return np.array(index, dtype=np.int64)[inverse] if index else string_ids
 
 
 def _plain_names(kind: int, values: dict[str, Int], names: Names, count: int) -> Int:

@@ -63,12 +63,13 @@ class Export:
     def integers(self, table: str, columns: Sequence[str], where: str = "") -> list[Int]:
         """Columns of a table as int64 arrays. NULL and a missing column are NONE (-1).
 
-        A column with one value (the device, the process ...) is not fetched: SQLite finds that out
-        several times faster than Python can take the values over.
+        `a|b` stands for a, and for b where a is NULL or missing. A column with one value (the
+        device, the process ...) is not fetched: SQLite finds that out several times faster than
+        Python can take the values over.
         """
         have = self._columns[table]
         source = f"FROM {_quoted(table)} {where}"
-        terms = {c: _term(c) for c in columns if c in have}
+        terms = {c: _term(c, have) for c in columns if set(c.split("|")) & set(have)}
         same = self._constants(table, terms, where)
         vary = [c for c in terms if c not in same]
         count = int(self._connection.execute(f"SELECT count(*) {source}").fetchone()[0])
@@ -132,9 +133,10 @@ class Export:
         return found
 
 
-def _term(column: str) -> str:
-    """SQL for a column as integers, whatever is in it."""
-    return f"COALESCE(CAST({_quoted(column)} AS INTEGER), {NONE})"
+def _term(column: str, have: Sequence[str]) -> str:
+    """SQL for a column as integers, whatever is in it. `a|b` is a, or where that is NULL b."""
+    names = [f"CAST({_quoted(name)} AS INTEGER)" for name in column.split("|") if name in have]
+    return f"COALESCE({', '.join(names)}, {NONE})"
 
 
 class _Numbers(dict[object, int]):

@@ -99,7 +99,7 @@ def _row(
     device = int(activities.device[row])
     return KernelRow(
         name=trace.names[name],
-        short_name=labels.short_names[name] or trace.short_names.get(name, ""),
+        short_name=labels.short_names[name],
         family=labels.families.of(row),
         op_class=op_class,
         count=count // steps,

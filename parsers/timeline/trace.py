@@ -124,7 +124,6 @@ class Trace:
     calls: Calls = field(default_factory=Calls.empty)
     ranges: Ranges = field(default_factory=Ranges.empty)
     names: list[str] = field(default_factory=list)
-    short_names: dict[int, str] = field(default_factory=dict)
     configs: list[tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)
     domains: list[str] = field(default_factory=lambda: [""])
     machine: Machine = field(default_factory=lambda: Machine(device="imported"))
