@@ -176,8 +176,13 @@ def _logits(flow: Flow) -> None:
     if not heads:
         return
     casts: set[int] = set()
-    for index in flow.downstream(heads, lambda i: False):
-        if index in heads or flow.classes[index] not in (None, "lm_head"):
+
+    def elsewhere(index: int) -> bool:
+        # The chosen token is embedded again when several steps are recorded in a row.
+        return index not in heads and flow.classes[index] is not None
+
+    for index in flow.downstream(heads, elsewhere):
+        if index in heads or elsewhere(index):
             continue
         op = flow.ops[index]
         direct = all(p in heads or p in casts for p in flow.producers(index))
@@ -198,7 +203,14 @@ def _last_linear(flow: Flow) -> list[int]:
     reads = max((t.shape[-1] for t in data), default=0)
     writes = op.outputs[0].shape[-1] if op.outputs and op.outputs[0].shape else 0
     has_norm_before = any(name == "norm" for name in flow.classes)
-    return [linears[-1]] if writes > reads and has_norm_before else []
+    if writes <= reads or not has_norm_before:
+        return []
+    weights = {t.id for t in op.inputs if is_weight_operand(op, t)}
+    return [  # one per step, when several steps were recorded
+        index
+        for index in linears
+        if index == linears[-1] or weights & {t.id for t in flow.ops[index].inputs}
+    ]
 
 
 def _activations(flow: Flow) -> None:

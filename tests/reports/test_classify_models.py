@@ -133,6 +133,16 @@ def test_a_step_of_bare_functions(fused: bool, tokens: int, attention: dict[str,
     assert found["sampling"] == 9
 
 
+def test_several_steps_in_one_recording_are_classified_alike() -> None:
+    model, ids = Bare(), torch.zeros(2, 1, dtype=torch.long)
+
+    def two_steps() -> None:
+        model.step(model.step(ids, 30, True), 31, True)
+
+    once = counts(classified(lambda: model.step(ids, 30, True)))
+    assert counts(classified(two_steps)) == {name: 2 * count for name, count in once.items()}
+
+
 class ComplexAttention(nn.Module):
     """Attention as in the first Llama code: complex rope, slices of a preallocated cache."""
 
