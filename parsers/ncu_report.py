@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from rooflens.errors import InputError
-from rooflens.model import Capture, Check, Launch, Machine
+from rooflens.model import Capture, Check, Launch, Machine, absent
 from rooflens.parsers.chips import chip_of_capability, chip_of_id
-from rooflens.parsers.metrics import derive
+from rooflens.parsers.metrics import Derived, derive
 from rooflens.parsers.ncu_checks import launch_checks, passes_of
 from rooflens.parsers.ncu_container import Container, read_container, regime
 from rooflens.parsers.ncu_units import base_unit
 from rooflens.reading import Reading
 
+DAMAGED = absent("the result is damaged: the report holds no metric of it")
 INSTALL = "pip install ncu-report (or pip install 'rooflens[ncu]')."
 
 
@@ -196,6 +197,9 @@ def _machine(counters: ActionCounters, container: Container) -> Machine:
 
 def _launch(index: int, action: Any, counters: ActionCounters, chip: str) -> Launch:
     derived = derive(counters, chip)
+    if derived.duration_ns.value is None and not action.metric_names():
+        # The package returns a result that it could not parse as one without metrics.
+        derived = Derived(DAMAGED, DAMAGED, DAMAGED, DAMAGED)
     return Launch(
         index=index,
         name=str(action.name()),
