@@ -13,6 +13,7 @@ from rooflens.parsers.timeline.names import (
     STEP,
     VLLM_STEP,
     WARM_UP,
+    grouping_name,
     phase_of_name,
     tokens_of_name,
 )
@@ -67,7 +68,7 @@ def _our_steps(linked: Linked) -> Int:
     ranges, domains = linked.trace.ranges, linked.trace.domains
     if ROOFLENS_DOMAIN not in domains:
         return np.empty(0, dtype=np.int64)
-    names = [i for i, n in enumerate(linked.trace.names) if n == "step" or STEP.match(n)]
+    names = [i for i, n in enumerate(linked.trace.names) if grouping_name(n) == "step"]
     mine = ranges.domain == domains.index(ROOFLENS_DOMAIN)
     return _outermost(linked, np.flatnonzero(mine & np.isin(ranges.name, names)))
 

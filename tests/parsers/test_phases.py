@@ -90,10 +90,11 @@ def test_ranges_of_an_engine_name_phases_and_tokens(tmp_path: Path) -> None:
 def test_a_phase_range_around_our_steps_names_them(tmp_path: Path) -> None:
     export = ExportFile()
     export.domain(3, "rooflens")
-    export.range(0, 990, "prefill", domain=3)
-    export.range(5, 900, "step", domain=3)
-    export.launch(10, 50, 90)
-    assert [step.phase for step in read(export, tmp_path).steps] == ["prefill"]
+    export.range(0, 1990, "prefill", domain=3)
+    for at in (5, 1005):
+        export.range(at, at + 900, "step", domain=3)
+        export.launch(at + 10, at + 50, at + 90)
+    assert [step.phase for step in read(export, tmp_path).steps] == ["prefill", "prefill"]
 
 
 def phases(found: Timeline) -> dict[str, PhaseTime]:
