@@ -16,10 +16,8 @@ from rooflens.reports.findings.dataflow import numel
 if TYPE_CHECKING:
     from rooflens.reports.findings.evidence import Evidence
 
-_PROJECTIONS = (
-    "q_proj", "k_proj", "v_proj", "qkv_proj", "o_proj", "gate_proj", "up_proj", "gate_up_proj",
-    "down_proj",
-)  # fmt: skip
+_PROJECTIONS = ("q_proj", "k_proj", "v_proj", "qkv_proj", "o_proj")
+"""Those of attention: every token passes through them, whatever the MLP routes to experts."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +85,14 @@ def _of_composite(call: Composite) -> AttentionShape | None:
 def work(evidence: Evidence) -> Work | None:
     """Executed against needed work, or None where theory or attention is missing."""
     shape = attention_shape(evidence)
-    rows = [r for r in evidence.operators if r.op_class in _PROJECTIONS and r.part is None]
-    minimum = sum(row.minimum_flops.value or 0 for row in rows)
-    requested = sum(row.requested_flops.value or 0 for row in rows)
+    rows = [
+        (row.minimum_flops.value, row.requested_flops.value)
+        for row in evidence.operators
+        if row.op_class in _PROJECTIONS and row.part is None
+    ]
+    both = [(least, asked) for least, asked in rows if least and asked]
+    minimum = sum(least for least, _ in both)
+    requested = sum(asked for _, asked in both)
     if shape is None or not minimum or not requested:
         return None
     executed = shape.batch * shape.queries

@@ -71,7 +71,7 @@ def _share(claims: Sequence[tuple[Rule, Claim]], evidence: Evidence, limit: Limi
     byte_left: dict[int, float] = {}
     ns_left: dict[int, float] = {}
     gap_left = limit.bytes
-    owner = ""
+    owners: dict[int, str] = {}
     shares = []
     for rule, claim in claims:
         share = _Share()
@@ -86,8 +86,9 @@ def _share(claims: Sequence[tuple[Rule, Claim]], evidence: Evidence, limit: Limi
             share.kernel_ns[row] = (min(low, granted), granted)
         taken = sum(share.saved.values())
         if taken < wanted:
+            earlier = ", ".join(sorted({owners[i] for i in claim.saved if i in owners}))
             share.notes.append(
-                f"{bytes_text(wanted - taken)} of it stand under an earlier finding ({owner})"
+                f"{bytes_text(wanted - taken)} of it stand under an earlier finding ({earlier})"
             )
         if gap_left is not None and share.saved:
             if taken > gap_left:
@@ -95,7 +96,8 @@ def _share(claims: Sequence[tuple[Rule, Claim]], evidence: Evidence, limit: Limi
                 share.saved = {index: amount * factor for index, amount in share.saved.items()}
                 share.notes.append("cut so that all savings fit into the gap")
             gap_left -= sum(share.saved.values())
-        owner = f"{owner}, {rule.number}" if owner else rule.number
+        for index in claim.saved:
+            owners.setdefault(index, rule.number)
         shares.append(share)
     for (_, claim), share in zip(claims, shares, strict=True):
         share.consumers = sum(_take(claim.consumers, op_left).values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rooflens.model import Op
 from rooflens.reports.findings.dataflow import LINEARS, base_name, numel
 from rooflens.reports.findings.evidence import Evidence, source_of
+from rooflens.reports.findings.needed import attention_shape
 from rooflens.reports.findings.rule import Answer, CannotLook, Claim, Rule
 from rooflens.reports.findings.thresholds import VERIFY_TOKENS_MAX
 from rooflens.reports.format import bytes_text, count_text, flops_text, percent_text
@@ -32,6 +33,12 @@ def sequences(evidence: Evidence) -> int | None:
     return None
 
 
+def _is_first_pass(evidence: Evidence) -> bool:
+    """True when the step attends to nothing but its own tokens: a prefill, however short."""
+    shape = attention_shape(evidence)
+    return shape is not None and shape.queries == shape.keys
+
+
 def detect(evidence: Evidence) -> Answer:
     heads = lm_heads(evidence)
     if not heads:
@@ -41,7 +48,7 @@ def detect(evidence: Evidence) -> Answer:
         return CannotLook("no attention was recognised, so the number of sequences is unknown")
     head = max(heads, key=logit_rows)
     rows = logit_rows(head)
-    if rows / batch <= VERIFY_TOKENS_MAX.value:
+    if rows <= batch or (rows / batch <= VERIFY_TOKENS_MAX.value and not _is_first_pass(evidence)):
         return None
     spare = (rows - batch) / rows
     activations = [tensor for tensor in head.inputs if tensor.role != "weight"]

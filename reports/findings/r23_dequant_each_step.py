@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rooflens.model import Op, Tensor
-from rooflens.reports.findings.dataflow import MATMULS, base_name, is_float, numel
+from rooflens.reports.findings.dataflow import MATMULS, Flow, base_name, is_float, numel
 from rooflens.reports.findings.evidence import Evidence, source_of
 from rooflens.reports.findings.kernel_names import dequantisers
 from rooflens.reports.findings.rule import Answer, Claim, Rule
@@ -12,13 +12,14 @@ from rooflens.reports.format import bytes_text, percent_text, plural
 _NARROW = ("int8", "uint8", "int4", "uint4", "int32", "float8", "int16")
 
 
-def _narrow_weight(op: Op) -> Tensor | None:
+def _narrow_weight(flow: Flow, op: Op) -> Tensor | None:
     """The quantised weight that the op reads whole, if its result is no product."""
     if base_name(op) in MATMULS or op.flops or not op.outputs:
         return None
     for tensor in op.inputs:
         wide = numel(op.outputs[0]) >= numel(tensor)
-        if tensor.role == "weight" and tensor.dtype.startswith(_NARROW) and wide:
+        old = tensor.role == "weight" or flow.producer(op, tensor) is None
+        if old and tensor.dtype.startswith(_NARROW) and wide:
             return tensor if len(tensor.shape) >= 2 else None
     return None
 
@@ -26,9 +27,9 @@ def _narrow_weight(op: Op) -> Tensor | None:
 def detect(evidence: Evidence) -> Answer:
     saved: dict[int, int] = {}
     consumers: dict[int, int] = {}
-    weights = 0
+    weights: set[int] = set()
     for op in evidence.ops:
-        weight = _narrow_weight(op)
+        weight = _narrow_weight(evidence.flow, op)
         if weight is None:
             continue
         walked, ends = evidence.flow.reach(
@@ -39,7 +40,7 @@ def detect(evidence: Evidence) -> Answer:
         expanded = chain[-1].outputs[0]
         if not products or not is_float(expanded):
             continue
-        weights += 1
+        weights.add(weight.id)
         saved |= {step.index: step.bytes_in + step.bytes_out for step in chain}
         for product in products:
             consumers[product.index] = max(0, expanded.bytes - weight.bytes)
@@ -48,7 +49,7 @@ def detect(evidence: Evidence) -> Answer:
     total = sum(saved.values())
     ops = [op for op in evidence.ops if op.index in saved]
     return Claim(
-        title=f"{plural(weights, 'quantised weight')} are expanded to 16 bits in every step",
+        title=f"{plural(len(weights), 'quantised weight')} are expanded to 16 bits in every step",
         saved=saved,
         consumers=consumers,
         confidence="high",

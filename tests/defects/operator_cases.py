@@ -336,6 +336,12 @@ CASES: tuple[Case, ...] = (
         lambda: tiny_step(0, 48, logits_to_keep=0),
         47 * (64 + 512) * 2,
     ),
+    planted(
+        "R08",
+        "tiny prefill of 12, all logits",
+        lambda: tiny_step(0, 12, logits_to_keep=0),
+        11 * (64 + 512) * 2,
+    ),
     healthy("R08", "7B prefill, last logits", big_prefill),
     healthy("R08", "verify of 4 tokens", lambda: tiny_step(48, 4, logits_to_keep=0)),
     planted("R09", "7B prefill, all logits in fp32", big_fp32_logits, 2048 * 152064 * 6),

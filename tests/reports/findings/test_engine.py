@@ -205,3 +205,13 @@ def test_blank_options_change_no_finding() -> None:
         ops=run.ops, roofs=run.roofs, totals=run.totals, command=(), workload=Workload(name="")
     )
     assert find(run) == find(blank)
+
+
+def test_only_the_rules_that_took_the_bytes_are_named() -> None:
+    rules = [
+        rule("R01", claim({0: 20 * MB})),
+        rule("R02", claim({1: 20 * MB})),
+        rule("R03", claim({1: 20 * MB})),
+    ]
+    items = {item.rule: item for item in find(run_of(copy(0, 10 * MB), copy(1, 10 * MB)), rules)}
+    assert "(R02)" in items["R03-test"].saving_note
