@@ -9,6 +9,7 @@ later, by `rooflens.reports.classify`). `Recorder` is the same as a context mana
     attention.py    one fused call for scaled_dot_product_attention on every device
     modules.py      where in the model we are, and what is weight, cache and input
     source.py       the line of the model's code that made the call
+    calls.py        a call while the recording runs, before roles are known
     mode.py         the dispatch mode that puts it together
 """
 

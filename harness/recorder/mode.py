@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
 from typing import Any, Literal
@@ -19,50 +18,28 @@ from torch.utils._pytree import tree_leaves
 
 from rooflens.harness.recorder import accesses as access
 from rooflens.harness.recorder.attention import FUSED_NAME, FusedCall, FusedOnMeta, fused_call
+from rooflens.harness.recorder.calls import (
+    Attribute,
+    Call,
+    Touched,
+    is_contiguous,
+    is_expanded,
+    plain_arguments,
+    unique_bytes,
+)
 from rooflens.harness.recorder.elementwise import elementwise_flops
 from rooflens.harness.recorder.flops import attention_flops, attention_pairs, matrix_flops
 from rooflens.harness.recorder.modules import ModuleTracker
 from rooflens.harness.recorder.source import calling_line
-from rooflens.harness.recorder.storage import StorageIds, View, union_bytes, view_of
+from rooflens.harness.recorder.storage import StorageIds, view_of
 from rooflens.model import Op, Tensor
 
 Role = Literal["weight", "cache", "input", "activation"]
 OpRange = Callable[[int, str], AbstractContextManager[object]]
 """Opens an annotation range around a call, given the op id that it will have and its name."""
 
-Attribute = str | int | float | bool
-
 _CACHE_WRITERS = {"aten.copy_", *access.ROWS_WRITTEN}
 _PLAIN = (torch.Tensor, nn.Parameter, FakeTensor)
-
-
-@dataclass
-class _Touched:
-    """One operand before its role is known (a storage may turn out to be a cache later)."""
-
-    id: int
-    view: View
-    shape: tuple[int, ...]
-    dtype: str
-    bytes: int
-    weight_name: str
-    contiguous: bool
-    expanded: bool
-    fresh: bool
-
-
-@dataclass
-class _Call:
-    name: str
-    module: str
-    module_class: str
-    inputs: list[_Touched]
-    outputs: list[_Touched]
-    flops: int
-    elementwise_flops: int
-    time_ns: float | None
-    source_line: str
-    attributes: dict[str, Attribute]
 
 
 def record(
@@ -101,7 +78,7 @@ class Recorder:
         self._modules.note_cache(cache)
         self._timed = timed
         self._op_range = op_range
-        self._calls: list[_Call] = []
+        self._calls: list[Call] = []
         self._produced: set[int] = set()
         self._stack: contextlib.ExitStack | None = None
 
@@ -167,7 +144,7 @@ class Recorder:
         if found.aliases_only or not (found.mutated or found.created or name in access.READS_BACK):
             return
         flops, modelled = matrix_flops(func, name, args, kwargs, output)
-        attributes = _attributes(func, args, kwargs)
+        attributes = plain_arguments(func, args, kwargs)
         if modelled:
             attributes["modelled" if flops else "flops_unknown"] = True
         written = [tensor for tensor, _ in (*found.mutated, *found.created)]
@@ -225,29 +202,29 @@ class Recorder:
         ]
         self._note_caches(name, inputs, outputs)
         self._calls.append(
-            _Call(
+            Call(
                 name, path, class_name, inputs, outputs, flops, arithmetic, elapsed,
                 calling_line(2), attributes,
             )
         )  # fmt: skip
 
-    def _touched(self, tensor: torch.Tensor, size: int, path: str) -> _Touched:
+    def _touched(self, tensor: torch.Tensor, size: int, path: str) -> Touched:
         storage_id = self._ids.id_of(tensor)
         view = view_of(tensor)
         shape = tuple(int(length) for length in tensor.shape)
-        return _Touched(
+        return Touched(
             id=storage_id,
             view=view,
             shape=shape,
             dtype=str(tensor.dtype).removeprefix("torch."),
             bytes=size,
             weight_name=self._modules.weight_name(storage_id, tensor, path),
-            contiguous=_is_contiguous(tensor),
-            expanded=_is_expanded(tensor),
+            contiguous=is_contiguous(tensor),
+            expanded=is_expanded(tensor),
             fresh=storage_id in self._produced,
         )
 
-    def _note_caches(self, name: str, inputs: list[_Touched], outputs: list[_Touched]) -> None:
+    def _note_caches(self, name: str, inputs: list[Touched], outputs: list[Touched]) -> None:
         """Recognise a cache that nobody named: old memory that a new tensor is appended to."""
         caches = self._modules.cache_ids
         if name == "aten.cat":
@@ -263,7 +240,7 @@ class Recorder:
                 t.id for t in outputs if not t.fresh and not t.weight_name and len(t.shape) >= 3
             )
 
-    def _op(self, index: int, call: _Call) -> Op:
+    def _op(self, index: int, call: Call) -> Op:
         return Op(
             index=index,
             name=call.name,
@@ -271,8 +248,8 @@ class Recorder:
             module_class=call.module_class,
             inputs=tuple(self._tensor(touched) for touched in call.inputs),
             outputs=tuple(self._tensor(touched) for touched in call.outputs),
-            bytes_in=_unique(call.inputs),
-            bytes_out=_unique(call.outputs),
+            bytes_in=unique_bytes(call.inputs),
+            bytes_out=unique_bytes(call.outputs),
             flops=call.flops,
             elementwise_flops=call.elementwise_flops,
             time_ns=call.time_ns,
@@ -280,7 +257,7 @@ class Recorder:
             attributes=call.attributes,
         )
 
-    def _tensor(self, touched: _Touched) -> Tensor:
+    def _tensor(self, touched: Touched) -> Tensor:
         role: Role = "activation" if touched.fresh else "input"
         if touched.weight_name:
             role = "weight"
@@ -333,56 +310,3 @@ def _is_composite(func: Any) -> bool:
         f".{func._schema.overload_name}" if func._schema.overload_name else ""
     )
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd"))
-
-
-def _unique(operands: Iterable[_Touched]) -> int:
-    """Distinct bytes over the operands; views of one storage are united, not added."""
-    by_storage: dict[int, list[_Touched]] = {}
-    for operand in operands:
-        by_storage.setdefault(operand.id, []).append(operand)
-    total = 0
-    for group in by_storage.values():
-        total += _union(group) if len(group) > 1 else group[0].bytes
-    return total
-
-
-def _union(group: list[_Touched]) -> int:
-    partial = [t for t in group if t.bytes < t.view.touched]
-    if partial:
-        return max(t.bytes for t in group)
-    return union_bytes(t.view for t in group)
-
-
-def _is_contiguous(tensor: torch.Tensor) -> bool:
-    try:
-        return tensor.is_contiguous()
-    except (NotImplementedError, RuntimeError):
-        return True
-
-
-def _is_expanded(tensor: torch.Tensor) -> bool:
-    try:
-        strides = tensor.stride()
-    except (NotImplementedError, RuntimeError):
-        return False
-    return any(s == 0 and n > 1 for n, s in zip(tensor.shape, strides, strict=True))
-
-
-def _attributes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Attribute]:
-    """Plain arguments that differ from their defaults: dim, dtype, scale, alpha, other ..."""
-    schema = getattr(func, "_schema", None)
-    if schema is None:
-        return {}
-    found: dict[str, Attribute] = {}
-    names = {argument.name: argument for argument in schema.arguments}
-    given = dict(zip(names, args, strict=False)) | kwargs
-    for name, value in given.items():
-        if name in names and names[name].has_default_value() and names[name].default_value == value:
-            continue
-        if isinstance(value, (bool, int, float, str)):
-            found[name] = value
-        elif isinstance(value, (torch.dtype, torch.memory_format)):
-            found[name] = str(value).removeprefix("torch.")
-        elif isinstance(value, (list, tuple)) and value and all(type(v) is int for v in value):
-            found[name] = ",".join(map(str, value))
-    return found
