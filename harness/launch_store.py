@@ -26,7 +26,7 @@ create table launches (
   device integer, stream integer,
   duration_ns real, dram_bytes real, l2_bytes real, flops real,
   metrics text not null, paths text not null, absent text not null
-) strict
+)
 """
 
 

@@ -22,6 +22,7 @@ from rooflens.parsers.ncu_units import base_unit
 from rooflens.reading import Reading
 
 DAMAGED = absent("the result is damaged: the report holds no metric of it")
+OWN_DOMAIN = "rooflens"
 INSTALL = "pip install ncu-report (or pip install 'rooflens[ncu]')."
 
 
@@ -223,12 +224,18 @@ def _int(value: float | None) -> int | None:
 
 
 def _ranges(action: Any) -> tuple[str, ...]:
-    """Enclosing push/pop ranges, outermost first, of the domain that has most."""
+    """Enclosing ranges, outermost first: of Rooflens' own domain, else of the one with most."""
     state = action.nvtx_state()
     if state is None:
         return ()
-    paths = [tuple(state.domain_by_id(d).push_pop_ranges()) for d in state.domains()]
-    return max(paths, key=len, default=())
+    longest: tuple[str, ...] = ()
+    for number in state.domains():
+        domain = state.domain_by_id(number)
+        path = tuple(domain.push_pop_ranges()) or tuple(domain.start_end_ranges())
+        if path and domain.name() == OWN_DOMAIN:
+            return path
+        longest = max(longest, path, key=len)
+    return longest
 
 
 def _regime(container: Container, launches: list[Launch]) -> dict[str, str]:

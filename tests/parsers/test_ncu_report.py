@@ -198,6 +198,40 @@ def test_nested_ranges_are_outermost_first(nsight: Path) -> None:
     assert reading.launches[1].nvtx == ("run_test", "daxpy")
 
 
+class Domain:
+    """A domain of an NVTX state as the package gives it."""
+
+    def __init__(self, name: str, push_pop: tuple[str, ...], start_end: tuple[str, ...]) -> None:
+        self.name = lambda: name
+        self.push_pop_ranges = lambda: push_pop
+        self.start_end_ranges = lambda: start_end
+
+
+@pytest.mark.parametrize(
+    ("domains", "path"),
+    [
+        ([Domain("NCCL", ("a", "b", "c"), ()), Domain("rooflens", ("step", "op 3 x"), ())],
+         ("step", "op 3 x")),
+        ([Domain("x", ("a",), ()), Domain("y", ("b", "c"), ())], ("b", "c")),
+        ([Domain("x", (), ("started",))], ("started",)),
+        ([Domain("x", (), ())], ()),
+        ([], ()),
+    ],
+)  # fmt: skip
+def test_our_own_domain_wins(domains: list[Domain], path: tuple[str, ...]) -> None:
+    class Action:
+        def nvtx_state(self) -> Any:
+            return self
+
+        def domains(self) -> range:
+            return range(len(domains))
+
+        def domain_by_id(self, number: int) -> Domain:
+            return domains[number]
+
+    assert reader._ranges(Action()) == path
+
+
 def test_a_headless_report_is_refused(nsight: Path) -> None:
     with pytest.raises(InputError, match="head of the report is missing"):
         reader.read(report(nsight, "truncated-A30-2022.4.0"))
