@@ -151,6 +151,7 @@ def assemble(readings: Sequence[Reading], hints: Hints, ops: Sequence[Op] = ()) 
     checks = [check for reading in readings for check in reading.checks]
     checks += [*merged.checks, *kernel_checks, *machine_checks, *roof_checks]
     checks += _join_check(kernels, joined)
+    checks += _sampling_check(measured, to, hints.layers_model)
     run = Run(
         schema_version=SCHEMA_VERSION,
         created_at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
@@ -246,6 +247,15 @@ def _evidence(readings: Sequence[Reading], hints: Hints, ops: Sequence[Op]) -> t
     have |= {"theory"} if hints.theory is not None else set()
     have |= {"counted"} if ops else set()
     return tuple(level for level in EVIDENCE if level in have)
+
+
+def _sampling_check(
+    measured: Sequence[Measured], joined: Sequence[Joined], layers_model: int | None
+) -> list[Check]:
+    from rooflens.reports.join.counters import sampling, sampling_check
+
+    check = sampling_check(sampling(measured, joined, layers_model), layers_model)
+    return [] if check is None else [check]
 
 
 def _join_check(kernels: Sequence[KernelRow], joined: Sequence[Joined]) -> list[Check]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from rooflens.model import (
+    Check,
     KernelRow,
     Launch,
     OperatorRow,
@@ -75,6 +76,27 @@ def sampling(
     if not layers or not layers_model or len(layers) >= layers_model:
         return Sampling()
     return Sampling(layers_model / len(layers), layers, _difference(by_layer))
+
+
+def sampling_check(sample: Sampling, layers_model: int | None) -> Check | None:
+    """Which layers were captured, and whether the rest could be computed from them."""
+    if not sample.layers:
+        return None
+    which = ", ".join(map(str, sample.layers[:8])) + (" ..." if len(sample.layers) > 8 else "")
+    message = f"The capture holds layers {which} of {layers_model}: "
+    if sample.refused:
+        return Check(
+            id="sampled-layers",
+            outcome="failed",
+            message=f"{message}operator rows are {sample.refused}.",
+            fix="Capture all layers, or a step that runs the same kernels in each.",
+        )
+    return Check(
+        id="sampled-layers",
+        outcome="passed",
+        message=f"{message}operator rows are their mean times {layers_model}; launch counts, names "
+        "and grids of these layers agree. Kernel rows are of the captured layers.",
+    )
 
 
 def _difference(

@@ -106,6 +106,9 @@ def test_two_layers_stand_for_all_and_say_so(tmp_path: Path) -> None:
     rows = {row.op_class: row for row in run.operators if row.part is None}
     assert rows["up_proj"].moved_bytes.extrapolated_from == (0, 1)
     assert rows["lm_head"].moved_bytes.extrapolated_from == ()
+    (check,) = [c for c in run.checks if c.id == "sampled-layers"]
+    assert check.outcome == "passed"
+    assert check.message.startswith("The capture holds layers 0, 1 of 28: ")
 
 
 def test_a_layer_that_lost_a_kernel_is_not_extrapolated(tmp_path: Path) -> None:
@@ -115,6 +118,7 @@ def test_a_layer_that_lost_a_kernel_is_not_extrapolated(tmp_path: Path) -> None:
     options = ImportOptions(model="qwen2.5-7b", workload="decode", batch=1, context=2047)
     run = import_files([path], options, recorded()).run
     assert run.totals.moved_bytes.value is None
+    assert "failed" in {c.outcome for c in run.checks if c.id == "sampled-layers"}
     rows = {row.op_class: row for row in run.operators if row.part is None}
     assert "layers 0 and 1 of the capture have" in (rows["up_proj"].moved_bytes.absent or "")
     assert rows["lm_head"].moved_bytes.value is not None
