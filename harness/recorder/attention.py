@@ -59,6 +59,8 @@ def fused_call(
             output.transpose(1, 2), bool(causal), None, "flash_attention_2",
             bottom_right=True, window=window or None, modelled=True,
         )  # fmt: skip
+    if name == "flash_attn._flash_attn_forward":
+        return _flash_attn(func, args, kwargs, output)
     match = BACKEND.match(name)
     if match is None:
         return None
@@ -70,6 +72,18 @@ def fused_call(
         mask if isinstance(mask, torch.Tensor) else None,
         output[0] if isinstance(output, (tuple, list)) else output,
         bool(given.get("is_causal", False)), given.get("scale"), match["backend"],
+    )  # fmt: skip
+
+
+def _flash_attn(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> FusedCall:
+    """The operator of the package flash-attn: (batch, tokens, heads, size), causal to the right."""
+    names = [argument.name for argument in func._schema.arguments]
+    given = dict(zip(names, args, strict=False)) | kwargs
+    left = given.get("window_size_left", -1)
+    return FusedCall(
+        given["q"].transpose(1, 2), given["k"].transpose(1, 2), given["v"].transpose(1, 2), None,
+        output[0].transpose(1, 2), bool(given.get("causal")), given.get("softmax_scale"),
+        "flash_attn", bottom_right=True, window=left + 1 if left >= 0 else None,
     )  # fmt: skip
 
 

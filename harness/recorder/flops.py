@@ -12,6 +12,7 @@ them. Softmax, norms and other arithmetic are `elementwise_flops` (elementwise.p
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -63,39 +64,49 @@ def matrix_flops(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     output: Any,
+    written: Sequence[torch.Tensor] = (),
 ) -> tuple[int, bool]:
-    """FLOPs of a call, and whether they are modelled from a custom operator's name and shapes."""
+    """FLOPs of a call, and whether they are modelled from a custom operator's name and shapes.
+
+    `written` are the tensors that the call writes, in place or new.
+    """
     packet = getattr(func, "overloadpacket", func)
     if packet in flop_registry:
         return int(flop_registry[packet](*args, **kwargs, out_val=output)), False
-    tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor)]
     if name in _OURS:
         return _OURS[name](args, output), False
     if name.startswith("aten.") and not name.startswith("aten._weight_int"):
         return 0, False
-    return _custom_flops(name, tensors, output)
-
-
-def _custom_flops(name: str, tensors: list[torch.Tensor], output: Any) -> tuple[int, bool]:
-    outputs = output if isinstance(output, (tuple, list)) else (output,)
-    results = [t for t in outputs if isinstance(t, torch.Tensor) and t.ndim]
     bare = name.split(".", 1)[-1]
+    own = {id(tensor) for tensor in written}
+    given = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor)]
+    read = [tensor for tensor in given if id(tensor) not in own]
     if ATTENTION_NAME.search(bare) and not NOT_ATTENTION.search(bare):
-        heads = [t for t in tensors if t.ndim >= 3 and t.is_floating_point()][:3]
-        if len(heads) == 3 and heads[0].ndim == 4 and heads[1].ndim == 4:
-            query, key, value = (tuple(t.shape) for t in heads)
-            if query[2] == key[2] and query[1] != key[1]:  # (batch, tokens, heads, size)
-                query, key, value = (tuple(s[i] for i in (0, 2, 1, 3)) for s in (query, key, value))
-            pairs = query[2] * key[2]
-            return attention_flops(query, key, value, pairs), True
-        return 0, True
-    if PRODUCT_NAME.search(bare) and tensors:
-        data = tensors[0]
-        result = results[0] if results else None
-        if result is not None and data.ndim >= 1:
-            return 2 * result.numel() * data.shape[-1], True
-        return 0, True
+        return _custom_attention(read, _is_causal(func, args, kwargs)), True
+    if PRODUCT_NAME.search(bare):
+        results = [tensor for tensor in written if tensor.ndim]
+        known = read and read[0].ndim and results
+        return (2 * results[0].numel() * read[0].shape[-1] if known else 0), True
     return 0, False
+
+
+def _custom_attention(tensors: list[torch.Tensor], causal: bool) -> int:
+    """FLOPs of a custom attention whose q, k and v are (batch, heads, tokens, size); else 0."""
+    heads = [t for t in tensors if t.is_floating_point() and t.ndim >= 3][:3]
+    if len(heads) < 3 or any(tensor.ndim != 4 for tensor in heads):
+        return (
+            0  # packed sequences or a paged cache: how many keys are attended is not in the shapes
+        )
+    query, key, value = (tuple(tensor.shape) for tensor in heads)
+    pairs = attention_pairs(query[2], key[2], causal and query[2] > 1, bottom_right=True)
+    return attention_flops(query, key, value, pairs)
+
+
+def _is_causal(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    schema = getattr(func, "_schema", None)
+    names = [argument.name for argument in schema.arguments] if schema is not None else []
+    given = dict(zip(names, args, strict=False)) | kwargs
+    return any(given.get(name) is True for name in ("causal", "is_causal"))
 
 
 _OURS = {

@@ -143,11 +143,11 @@ class Recorder:
         found = access.accesses(func, args, kwargs, results)
         if found.aliases_only or not (found.mutated or found.created or name in access.READS_BACK):
             return
-        flops, modelled = matrix_flops(func, name, args, kwargs, output)
+        written = [tensor for tensor, _ in (*found.mutated, *found.created)]
+        flops, modelled = matrix_flops(func, name, args, kwargs, output, written)
         attributes = plain_arguments(func, args, kwargs)
         if modelled:
             attributes["modelled" if flops else "flops_unknown"] = True
-        written = [tensor for tensor, _ in (*found.mutated, *found.created)]
         self._append(
             name, found, flops,
             0 if flops else elementwise_flops(name, args, output, written), elapsed, attributes,

@@ -94,6 +94,27 @@ def test_values_of_another_size_are_fused_as_a_gpu_does() -> None:
     assert op.flops == 2 * 2 * 9 * (24 + 16)
 
 
+@torch.library.custom_op("flash_attn::_flash_attn_forward", mutates_args=())
+def _flash_attn_forward(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dropout_p: float, softmax_scale: float,
+    causal: bool, window_size_left: int, window_size_right: int,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    return torch.empty_like(q), q.new_empty((q.shape[0], q.shape[2], q.shape[1]))
+
+
+@pytest.mark.parametrize(("window", "pairs"), [(-1, 3 * 17 + 6), (4, 3 * 5)])
+def test_the_flash_attn_package_is_the_same_row(window: int, pairs: int) -> None:
+    query = torch.zeros(2, 3, 8, 16, dtype=torch.bfloat16)
+    key = torch.zeros(2, 20, 2, 16, dtype=torch.bfloat16)
+    flash = torch.ops.flash_attn._flash_attn_forward
+    (op,) = record(lambda: flash(query, key, key, 0.0, 0.25, True, window, 0))
+    assert op.name == FUSED
+    assert op.flops == 4 * 2 * 8 * 16 * pairs
+    assert op.inputs[0].shape == (2, 8, 3, 16)
+    assert (op.bytes_in, op.bytes_out) == (2 * 2 * 16 * (3 * 8 + 20 * 2), 2 * 2 * 3 * 8 * 16)
+    assert op.attributes["enable_gqa"] is True
+
+
 def test_the_replacement_ends_with_the_recording() -> None:
     attention("meta")
     with sdpa_kernel(SDPBackend.MATH):

@@ -115,6 +115,40 @@ def test_custom_products_are_counted_by_shape_and_say_so() -> None:
     assert op.bytes_in == 3 * 16 * 4 + 5 * 8
 
 
+@torch.library.custom_op("rooflenstest::scaled_mm_out", mutates_args=("out",))
+def _scaled_mm_out(out: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
+    out.zero_()
+
+
+@torch.library.custom_op("rooflenstest::my_attention", mutates_args=())
+def _my_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
+    return torch.empty_like(q)
+
+
+def test_custom_products_into_a_given_output() -> None:
+    out, a, b = torch.zeros(3, 5), torch.zeros(3, 16), torch.zeros(16, 5)
+    (op,) = record(lambda: torch.ops.rooflenstest.scaled_mm_out(out, a, b))
+    assert op.flops == 2 * 3 * 16 * 5
+
+
+def test_custom_attention_is_modelled_from_its_shapes_or_says_that_it_is_not() -> None:
+    q, k = torch.zeros(1, 4, 3, 16), torch.zeros(1, 2, 9, 16)
+    packed = torch.zeros(7, 4, 16)
+    attend = torch.ops.rooflenstest.my_attention
+    dense, causal, unknown = record(
+        lambda: (
+            attend(q, k, k, False),
+            attend(q, k, k, True),
+            attend(packed, packed, packed, True),
+        )
+    )
+    assert dense.flops == 4 * 4 * 16 * 27
+    assert causal.flops == 4 * 4 * 16 * (7 + 8 + 9)
+    assert dense.attributes["modelled"] is True
+    assert unknown.flops == 0
+    assert unknown.attributes["flops_unknown"] is True
+
+
 def test_custom_fused_norm_is_one_op_that_only_writes_its_output() -> None:
     out, x, weight = torch.zeros(3, 16), torch.ones(3, 16), torch.ones(16)
     (op,) = record(lambda: torch.ops.rooflenstest.fused_rms_norm(out, x, weight))
