@@ -38,6 +38,9 @@ class Format:
 
 
 _NCU_LONG = re.compile(r'^"?ID"?,"?Process ID"?,', re.M)
+_NCU_HEAD_BYTES = re.compile(
+    rb'"?(?:ID"?,"?Process ID|Process ID"?,"?Process Name|Domain"?,"?Range)'
+)
 _NCU_SUMMARY = re.compile(
     r'^"?(?:Process ID"?,"?Process Name|Domain"?,"?Range|Process ID"?,"?Device)', re.M
 )
@@ -55,7 +58,15 @@ def _ncu_csv(sample: Sample) -> bool:
     text = sample.text
     if _NCU_LONG.search(text) or _NCU_SESSION.search(text) or _ncu_summary(text):
         return True
-    return bool(_NCU_NOISE.search(text)) and not _NCU_TEXT.search(text)
+    if not _NCU_NOISE.search(text):
+        return False
+    return not _NCU_TEXT.search(text) or _table_after_noise(sample.path)
+
+
+def _table_after_noise(path: Path) -> bool:
+    """Whether a table follows: ncu prints a line per kernel first, megabytes for a long run."""
+    with path.open("rb") as file:
+        return any(_NCU_HEAD_BYTES.match(line) for line in file)
 
 
 def _ncu_summary(text: str) -> bool:

@@ -74,7 +74,7 @@ def _values(table: Table) -> Iterator[str]:
                     yield row[index]
         return
     # CC and the like are written the same way everywhere, so only metrics can tell.
-    metrics = [place for place, _ in WideColumns(header, ()).place.values()]
+    metrics = [place for name, (place, _) in WideColumns(header, ()).place.items() if "." in name]
     for row in itertools.islice(table.rows, WIDE_SAMPLE_ROWS):
         for place in metrics:
             if place < len(row):

@@ -46,6 +46,12 @@ def test_noise_and_banners_before_the_table(tmp_path: Path) -> None:
     assert detect(written(tmp_path, text.encode())) == "ncu-csv"
 
 
+def test_a_table_after_a_megabyte_of_progress_lines(tmp_path: Path) -> None:
+    line = '==PROF== Profiling "gemm_kernel" - 17 (18/20000): 0%....50%....100% - 2 passes\n'
+    assert detect(written(tmp_path, (line * 15_000 + NCU).encode())) == "ncu-csv"
+    assert detect(written(tmp_path, (line * 15_000).encode())) == "ncu-text"
+
+
 def test_ncu_output_without_a_table_is_still_ncu(tmp_path: Path) -> None:
     assert (
         detect(written(tmp_path, b"==ERROR== The application returned an error code (1)."))
