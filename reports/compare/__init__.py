@@ -17,7 +17,7 @@ from rooflens.errors import UsageError
 from rooflens.model import Quantity, Run, absent
 from rooflens.reports.compare.deltas import MEASURED, count, delta, gap, pool
 from rooflens.reports.compare.environment import differences, failures, forbidden
-from rooflens.reports.compare.findings import compare_findings
+from rooflens.reports.compare.findings import compare_findings, rules_answered
 from rooflens.reports.compare.judging import Evidence, find_patterns, judge
 from rooflens.reports.compare.kernels import compare_kernels
 from rooflens.reports.compare.operators import Forbidden, compare_operators
@@ -88,6 +88,7 @@ def compare(base: Sequence[Run], head: Sequence[Run], options: Options | None = 
         kernels=tuple(kernels.changes),
         findings=() if blocked else tuple(compare_findings(base, head)),
         patterns=patterns,
+        rules=() if blocked else rules_answered(base, head),
         renamed_modules=operators.renamed,
         matched_kernels=kernels.matched,
         workload=_workload(head[0]),

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import median
 
+import msgspec
+
 from rooflens.model import Quantity, Unit, absent, known
 from rooflens.reports.compare.records import Delta, Verdict
 from rooflens.reports.format import NONE, count_text, delta_text, exact_text, quantity_text
@@ -81,16 +83,17 @@ def pool(quantities: Sequence[Quantity]) -> Quantity:
         if quantity.value is None:
             return quantity
     values = [quantity.value for quantity in quantities if quantity.value is not None]
+    evidence = {(item.unit, item.source, item.extrapolated_from) for item in quantities}
+    if len(evidence) > 1:
+        return absent("the runs of this side rest on different evidence")
     if all(value == values[0] for value in values):
         return first
-    if len({(quantity.unit, quantity.source) for quantity in quantities}) > 1:
-        return absent("the runs of this side rest on different evidence")
     if first.source in ("counted", "theory"):
         return absent(
             f"the runs of this side disagree: {count_text(values[0])} and "
             f"{count_text(next(value for value in values if value != values[0]))}"
         )
-    return Quantity(value=median(values), unit=first.unit, source=first.source)
+    return msgspec.structs.replace(first, value=median(values))
 
 
 def delta(
@@ -117,6 +120,14 @@ def delta(
             verdict=Verdict.NOT_COMPARABLE,
             reason=f"{base.source} on one side, {head.source} on the other",
         )
+    if base.extrapolated_from != head.extrapolated_from:
+        return Delta(
+            metric=metric,
+            base=base,
+            head=head,
+            verdict=Verdict.NOT_COMPARABLE,
+            reason=f"measured on {_layers(base)} on one side, on {_layers(head)} on the other",
+        )
     change = head.value - base.value
     relative = change / base.value if base.value else None
     told = change != 0 and metric not in JUDGED
@@ -129,6 +140,11 @@ def delta(
         verdict=_verdict(metric, change, relative, tolerance),
         reason=NOT_JUDGED if told else "",
     )
+
+
+def _layers(quantity: Quantity) -> str:
+    layers = quantity.extrapolated_from
+    return f"layers {', '.join(map(str, layers))}" if layers else "all layers"
 
 
 def _missing(base: Quantity, head: Quantity) -> str:

@@ -20,6 +20,16 @@ def compare_findings(base: Sequence[Run], head: Sequence[Run]) -> list[FindingCh
     return sorted(changes, key=lambda change: -abs(change.saving_bytes.change or 0))
 
 
+def rules_answered(base: Sequence[Run], head: Sequence[Run]) -> tuple[str, ...]:
+    """Rules that both sides asked and that the head could look at: a gate may rest on them."""
+    sides = [_by_rule(side) for side in (base, head)]
+    return tuple(
+        rule
+        for rule in sorted(set(sides[0]) & set(sides[1]))
+        if _outcome(sides[1][rule]) != "could_not_look"
+    )
+
+
 def _by_rule(side: Sequence[Run]) -> dict[str, list[Finding]]:
     rules: dict[str, list[Finding]] = {}
     for finding in side[0].findings:

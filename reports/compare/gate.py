@@ -221,21 +221,22 @@ def _time(comparison: Comparison, condition: Condition) -> Found:
 
 
 def _finding(comparison: Comparison, condition: Condition) -> Found:
-    rule = condition.rule.lower()
-    chosen = [
-        change
-        for change in comparison.findings
-        if rule == "any"
-        or change.rule.lower() == rule
-        or change.rule.lower().startswith(rule + "-")
-    ]
+    chosen = [change for change in comparison.findings if _is_about(condition, change.rule)]
     failures = [
         f"{change.rule} {change.kind}: {change.title}"
         for change in chosen
         if change.kind in ("appeared", "grew")
     ]
     unknown = [f"{change.rule}: {change.note}" for change in chosen if change.note]
+    if not any(_is_about(condition, rule) for rule in comparison.rules):
+        unknown.append(f"{condition.rule}: not a rule that both sides could answer")
     return failures, "; ".join(unknown)
+
+
+def _is_about(condition: Condition, rule: str) -> bool:
+    """`any` is about every rule, `R03` about `R03-repeat-kv-expand`."""
+    wanted, name = condition.rule.lower(), rule.lower()
+    return wanted == "any" or name == wanted or name.startswith(f"{wanted}-")
 
 
 _CHECKS: dict[str, Callable[[Comparison, Condition], Found]] = {

@@ -184,6 +184,8 @@ class Comparison(Record, frozen=True, kw_only=True):
     kernels: tuple[KernelChange, ...]
     findings: tuple[FindingChange, ...]
     patterns: tuple[Pattern, ...]
+    rules: tuple[str, ...] = ()
+    """Rules of findings that the head could look at and that both sides asked."""
     renamed_modules: int = 0
     matched_kernels: int = 0
     workload: str = ""

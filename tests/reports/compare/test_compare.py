@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rooflens.errors import UsageError
-from rooflens.model import Finding, Machine, Op, Run, absent, known
+from rooflens.model import Finding, Machine, Op, Quantity, Run, absent, known
 from rooflens.reports.compare import Options, compare
 from rooflens.reports.compare.deltas import MIRROR
 from rooflens.reports.compare.records import Comparison, Verdict
@@ -225,6 +225,20 @@ def test_another_source_is_not_compared_with() -> None:
     item = total(compare([run("counters")], [run("counted")]), "executed_flops")
     assert item.verdict is Verdict.NOT_COMPARABLE
     assert "counters on one side" in item.reason
+
+
+def test_measurements_on_other_layers_are_not_compared() -> None:
+    def run(*layers: int) -> Run:
+        moved = Quantity(value=100, unit="byte", source="counters", extrapolated_from=layers)
+        return builders.run(totals=builders.totals(moved_bytes=moved))
+
+    item = total(compare([run(0, 5)], [run()]), "moved_bytes")
+    assert item.verdict is Verdict.NOT_COMPARABLE
+    assert item.reason == "measured on layers 0, 5 on one side, on all layers on the other"
+    assert total(compare([run(0)], [run(0)]), "moved_bytes").change == 0
+    assert total(compare([run(0), run(0)], [run()]), "moved_bytes").change is None
+    mixed = total(compare([run(0), run()], [run(0)]), "moved_bytes")
+    assert "different evidence" in mixed.reason
 
 
 def test_runs_of_a_side_that_contradict_each_other_cannot_be_judged() -> None:

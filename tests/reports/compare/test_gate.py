@@ -121,6 +121,13 @@ def test_a_finding_that_appears_fails(condition: str) -> None:
     assert code(found, clear, condition) == 0
     assert code(found, found, condition) == 0
     assert code(blind, found, condition) == 3
+    assert code(clear, blind, condition) == 3
+    assert code(run(), run(), condition) == 3
+
+
+def test_a_rule_that_does_not_exist_is_not_passed() -> None:
+    clear = run(findings=(finding("clear"),))
+    assert code(clear, clear, "finding:R77") == 3
 
 
 @pytest.mark.parametrize(

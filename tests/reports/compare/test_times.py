@@ -121,6 +121,23 @@ def test_a_drift_from_base_to_head_is_named_and_interleaving_removes_it() -> Non
     assert found.relative == pytest.approx(0.1, abs=0.01)
 
 
+def test_interleaved_rounds_keep_their_promise_under_a_drift() -> None:
+    """Ten rounds on a machine that gets 20 % slower meanwhile, 3 % noise a run."""
+
+    def found(effect: float) -> Counter[Verdict]:
+        rng = np.random.default_rng(7)
+        verdicts: Counter[Verdict] = Counter()
+        for _ in range(TRIALS):
+            pairs = (1e7 * drifting(rng, 20)).reshape(10, 2)
+            pairs[1::2] = pairs[1::2, ::-1]
+            base, head = tuple(pairs[:, 0].tolist()), tuple((pairs[:, 1] * (1 + effect)).tolist())
+            verdicts[judge_times(Samples(base, head, paired=True), RULES).verdict] += 1
+        return verdicts
+
+    assert found(0.0)[Verdict.REGRESSED] / TRIALS <= 0.05
+    assert found(0.10)[Verdict.REGRESSED] / TRIALS >= 0.90
+
+
 def test_too_few_rounds_cannot_be_judged() -> None:
     judged = judge_times(Samples((1.0,) * 5, (2.0,) * 5, paired=True), RULES)
     assert judged.verdict is Verdict.CANNOT_JUDGE
