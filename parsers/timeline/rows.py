@@ -9,7 +9,7 @@ from rooflens.parsers.kernels import classify_name
 from rooflens.parsers.steps import Steps
 from rooflens.parsers.timeline.labels import KernelLabels, class_of
 from rooflens.parsers.timeline.launches import Linked
-from rooflens.parsers.timeline.trace import KERNEL, NONE, Int
+from rooflens.parsers.timeline.trace import KERNEL, NONE, START_END, Int
 
 MAX_ROWS = 5000
 """Beyond this, rows are grouped without their range path: unique names made every launch a row."""
@@ -129,23 +129,26 @@ def range_times(linked: Linked, steps: Steps) -> tuple[RangeTime, ...]:
     """Means per instance of each range path: host time, and the projection on the device.
 
     The longest paths by host time are kept. Where our own steps exist, only ranges inside them
-    (and the steps themselves) count, so that warm-up and loading stay out.
+    (and the steps themselves) count, so that warm-up and loading stay out. A start/end range has
+    no parents; one that ends on another thread has no projection.
     """
-    nested = linked.nested
-    if not nested.row.size:
+    ranges = linked.trace.ranges
+    free = np.flatnonzero(ranges.style == START_END)
+    rows = np.concatenate([linked.nested.row, free])
+    if not rows.size:
         return ()
-    ids, table = linked.path_table
-    keep = np.ones(ids.size, dtype=bool)
+    ids, texts = _paths(linked, free)
     if steps.ours and steps.on_host_clock:
-        keep = _inside(nested.start, nested.end, steps)
-    projected = linked.project(nested.row)
-    host = (nested.end - nested.start).astype(np.float64)
+        keep = _inside(ranges.start[rows], ranges.end[rows], steps)
+        rows, ids = rows[keep], ids[keep]
+    projected = linked.project(rows)
+    host = (ranges.end[rows] - ranges.start[rows]).astype(np.float64)
     device = (projected.end - projected.start).astype(np.float64)
-    some = projected.operations > 0
-    counts = np.bincount(ids[keep], minlength=len(table))
-    host_sum = np.bincount(ids[keep], host[keep], len(table))
-    device_sum = np.bincount(ids[keep & some], device[keep & some], len(table))
-    device_count = np.bincount(ids[keep & some], minlength=len(table))
+    some = (projected.operations > 0) & (ranges.crosses[rows] == 0)
+    counts = np.bincount(ids, minlength=len(texts))
+    host_sum = np.bincount(ids, host, len(texts))
+    device_sum = np.bincount(ids[some], device[some], len(texts))
+    device_count = np.bincount(ids[some], minlength=len(texts))
     nothing = absent(
         "nothing was launched inside"
         if len(linked.trace.activities)
@@ -154,14 +157,25 @@ def range_times(linked: Linked, steps: Steps) -> tuple[RangeTime, ...]:
     order = [p for p in np.argsort(-host_sum, kind="stable") if counts[p]][:MAX_RANGES]
     return tuple(
         RangeTime(
-            path=linked.path(int(p)),
+            path=texts[int(p)],
             count=int(counts[p]),
             host_ns=known(float(host_sum[p]) / int(counts[p]), "ns", "host"),
             device_ns=known(float(device_sum[p]) / int(counts[p]), "ns", "timeline")
-            if device_count[p] else nothing,
+            if device_count[p]
+            else nothing,
         )
         for p in order
-    )  # fmt: skip
+    )
+
+
+def _paths(linked: Linked, free: Int) -> tuple[Int, list[tuple[str, ...]]]:
+    """Path ids of the nested ranges and then of the free ones, and the texts of all paths."""
+    ids, table = linked.path_table
+    index, names = linked.canonical
+    texts = [linked.path(i) for i in range(len(table))]
+    own, code = np.unique(index[linked.trace.ranges.name[free]], return_inverse=True)
+    texts += [(names[int(i)],) for i in own]
+    return np.concatenate([ids, len(table) + code]).astype(np.int64), texts
 
 
 def _inside(start: Int, end: Int, steps: Steps) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -175,7 +175,9 @@ def test_two_gpus_are_apart_and_collectives_are_not_compute(nsight: Path) -> Non
     assert {row.name.partition("(")[0] for row in talk} == {"ncclDevKernel_SendRecv"}
 
 
-def _stats(nsight: Path, stem: str, report: str, folder: Path) -> list[dict[str, str]]:
+def _stats(
+    nsight: Path, stem: str, report: str, folder: Path, first: str = "Time (%),"
+) -> list[dict[str, str]]:
     copy = folder / f"{stem}.sqlite"
     copy.write_bytes(sqlite(nsight, stem).read_bytes())
     done = subprocess.run(
@@ -186,7 +188,7 @@ def _stats(nsight: Path, stem: str, report: str, folder: Path) -> list[dict[str,
         timeout=120,
     )
     lines = done.stdout.splitlines()
-    head = next((i for i, line in enumerate(lines) if line.startswith("Time (%),")), None)
+    head = next((i for i, line in enumerate(lines) if line.startswith(first)), None)
     if head is None:
         pytest.fail(f"nsys stats gives no table for {stem}: {done.stdout[-300:]}{done.stderr}")
     return list(csv.DictReader(io.StringIO("\n".join(lines[head:]))))
@@ -202,6 +204,24 @@ def test_the_installed_nsys_agrees(nsight: Path, stem: str, tmp_path: Path) -> N
             time += round(float(row["Total Time (ns)"]))
             expected[row["Name"]] = (count + int(row["Instances"]), time)
     assert sums(nsys_sqlite.read(sqlite(nsight, stem))) == expected
+
+
+@pytest.mark.nsight
+@pytest.mark.parametrize("stem", ["nvfuser-nvjet-H100-2024.6.2", "lm-attn-RTX5000Ada-win-2026.2.1"])
+def test_the_installed_nsys_projects_alike(nsight: Path, stem: str, tmp_path: Path) -> None:
+    expected = sorted(
+        (row["Name"], int(row["Projected Duration (ns)"]), int(row["NumGPUOps"]))
+        for row in _stats(nsight, stem, "nvtxgpuproj", tmp_path, first="Name,Projected Start")
+        if row.get("Name")
+    )
+    trace = nsys_sqlite.read_trace(sqlite(nsight, stem))
+    projected = link(trace).project(np.arange(len(trace.ranges)))
+    found = sorted(
+        (trace.names[int(trace.ranges.name[i])], int(projected.end[i] - projected.start[i]),
+         int(projected.operations[i]))
+        for i in np.flatnonzero(projected.operations)
+    )  # fmt: skip
+    assert found == expected
 
 
 @pytest.mark.parametrize("stem", GOLDEN)

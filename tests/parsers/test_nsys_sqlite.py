@@ -100,6 +100,19 @@ def test_start_end_ranges_are_ranges_too(tmp_path: Path) -> None:
     assert [step.busy_ns for step in found.steps] == [40, 40]
 
 
+def test_a_start_end_range_is_projected_unless_it_changes_threads(tmp_path: Path) -> None:
+    export = ExportFile()
+    export.range(0, 100, "stays", kind=START_END)
+    export.range(0, 100, "moves", kind=START_END, end_thread=THREAD + 1)
+    export.launch(10, 20, 70)
+    reading = read(export, tmp_path)
+    ranges = {r.path: r for r in timeline(reading).ranges}
+    assert ranges[("stays",)].device_ns.value == 50
+    assert ranges[("moves",)].device_ns.value is None
+    assert ranges[("moves",)].host_ns.value == 100
+    assert {row.nvtx for row in reading.kernels} == {()}
+
+
 def test_an_unclosed_range_ends_with_the_capture_and_is_counted(tmp_path: Path) -> None:
     export = ExportFile()
     export.range(0, None, "serve")
