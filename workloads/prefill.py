@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from rooflens.workloads.models import LoadedModel
-from rooflens.workloads.registry import with_defaults
 from rooflens.workloads.spec import StepSpec
 from rooflens.workloads.step import ModelStep, model_step
 
 
 def build(spec: StepSpec, loaded: LoadedModel) -> ModelStep:
     """The step, ready to run."""
-    return model_step(with_defaults(spec), loaded)
+    return model_step(spec, loaded)

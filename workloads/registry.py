@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rooflens.errors import UsageError, did_you_mean
-from rooflens.workloads.spec import StepSpec
+from rooflens.workloads.spec import DEFAULTS, StepSpec
 
 if TYPE_CHECKING:
     from rooflens.workloads.models import LoadedModel
@@ -26,12 +26,18 @@ class WorkloadKind:
     version: int
     summary: str
     module: str
-    defaults: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def defaults(self) -> dict[str, int]:
+        """Token options that the workload sets when they are left out (no 0 context, no 1 query)."""
+        unset = {"context": 0, "query_tokens": 1}
+        options = DEFAULTS.get(self.name, {})
+        return {name: tokens for name, tokens in options.items() if unset.get(name) != tokens}
 
     def spec(self, **options: Any) -> StepSpec:
         """A spec with this workload's defaults; options that are None keep the default."""
         given = {name: value for name, value in options.items() if value is not None}
-        return StepSpec(workload=self.name, **(self.defaults | given))
+        return StepSpec(workload=self.name, **given)
 
     def build(self, spec: StepSpec, loaded: LoadedModel) -> ModelStep:
         """The step, ready to run: inputs made, cache filled to `context` tokens."""
@@ -43,15 +49,14 @@ class WorkloadKind:
 WORKLOADS: list[WorkloadKind] = [
     WorkloadKind(
         "decode", 1, "One new token per sequence, on a cache of --context tokens.", "decode",
-        {"context": 2047},
     ),
     WorkloadKind(
         "prefill", 1, "A prompt of --prompt tokens at once; with --context a later chunk of one.",
-        "prefill", {"prompt": 2048},
+        "prefill",
     ),
     WorkloadKind(
         "verify", 1, "Check --query-tokens drafted tokens per sequence in one step (speculative).",
-        "verify", {"context": 2047, "query_tokens": 4},
+        "verify",
     ),
 ]  # fmt: skip
 
@@ -67,11 +72,3 @@ def workload(name: str) -> WorkloadKind:
         if kind.name == name:
             return kind
     raise UsageError(f'Unknown workload "{name}".', did_you_mean(name, names()))
-
-
-def with_defaults(spec: StepSpec) -> StepSpec:
-    """Fill in what a bare spec leaves out (the prompt of a prefill)."""
-    defaults = workload(spec.workload).defaults
-    if spec.prompt is None and "prompt" in defaults:
-        return replace(spec, prompt=defaults["prompt"])
-    return spec

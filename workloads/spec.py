@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from rooflens.architectures import DEFAULT_MODEL
 from rooflens.errors import UsageError, did_you_mean
@@ -13,13 +14,23 @@ DEVICES = ("cpu", "cuda", "meta")
 DTYPES = ("bfloat16", "float16", "float32")
 LOGITS = ("last", "all")
 
+DEFAULTS: dict[str, dict[str, int]] = {
+    "decode": {"context": 2047, "query_tokens": 1},
+    "prefill": {"context": 0, "query_tokens": 1, "prompt": 2048},
+    "verify": {"context": 2047, "query_tokens": 4},
+}
+"""Tokens of each workload where none are given; the reference step of decode has 2048 keys."""
+
+_NONE_GIVEN: Any = None
+
 
 @dataclass(frozen=True)
 class StepSpec:
     """One step of a workload. Checked on creation: raises UsageError naming the option.
 
     `context` counts tokens already in the cache, `prompt` the new tokens of a prefill,
-    `query_tokens` the new tokens of a decode (1) or verify step. `dtype` None is the model's own,
+    `query_tokens` the new tokens of a decode (1) or verify step; left out, they are DEFAULTS of the
+    workload. `dtype` None is the model's own,
     `layers` None is all of them. `weights` is `auto` (the files of a local model, else dummy),
     `dummy`, `dummy-full` or a directory of safetensors.
     """
@@ -28,9 +39,9 @@ class StepSpec:
     model: str = DEFAULT_MODEL
     weights: str = "auto"
     batch: int = 1
-    context: int = 0
+    context: int = _NONE_GIVEN
     prompt: int | None = None
-    query_tokens: int = 1
+    query_tokens: int = _NONE_GIVEN
     logits: str = "last"
     attention: str = "sdpa"
     dtype: str | None = None
@@ -39,6 +50,10 @@ class StepSpec:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        fallback = {"context": 0, "query_tokens": 1}
+        for name, tokens in (fallback | DEFAULTS.get(self.workload, {})).items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, tokens)
         if self.dtype is not None:
             object.__setattr__(self, "dtype", DTYPE_ALIASES.get(self.dtype, self.dtype))
         _at_least(self.batch, 1, "--batch")

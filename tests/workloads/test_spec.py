@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rooflens.errors import UsageError
-from rooflens.workloads.registry import names, with_defaults, workload
+from rooflens.workloads.registry import names, workload
 from rooflens.workloads.spec import StepSpec
 
 
@@ -44,9 +44,12 @@ def test_workloads_come_with_their_defaults() -> None:
     assert workload("verify").spec().keys == 2051
 
 
-def test_a_bare_prefill_spec_gets_its_prompt() -> None:
-    assert with_defaults(StepSpec(workload="prefill")).new_tokens == 2048
-    assert with_defaults(StepSpec(workload="decode")).prompt is None
+def test_a_bare_spec_has_the_tokens_of_its_workload() -> None:
+    assert StepSpec(workload="prefill").new_tokens == 2048
+    assert StepSpec(workload="decode").keys == 2048
+    assert StepSpec(workload="decode").prompt is None
+    assert StepSpec(workload="decode", context=0).keys == 1
+    assert StepSpec(workload="verify").new_tokens == 4
 
 
 def test_dtypes_go_by_their_short_names() -> None:
