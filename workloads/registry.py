@@ -28,8 +28,8 @@ class WorkloadKind:
     module: str
 
     @property
-    def defaults(self) -> dict[str, int]:
-        """Token options that the workload sets when they are left out (no 0 context, no 1 query)."""
+    def defaults(self) -> dict[str, str | int]:
+        """Token options that the workload sets when they are left out."""
         unset = {"context": 0, "query_tokens": 1}
         options = DEFAULTS.get(self.name, {})
         return {name: tokens for name, tokens in options.items() if unset.get(name) != tokens}
