@@ -191,6 +191,7 @@ def _facts(
     phases: tuple[PhaseTime, ...],
 ) -> list[str]:  # fmt: skip
     facts = [*device_facts(linked, labels), *phase_facts(phases), *steps.facts]
+    facts += between_steps(steps)
     facts += linked.trace.facts
     rows = steps.rows[chosen] if chosen is not None else np.arange(len(linked.trace.activities))
     if rows.size:
@@ -199,6 +200,17 @@ def _facts(
     if linked.nested.crossing:
         facts.append(f"{linked.nested.crossing} ranges cross others and are in no path.")
     return facts
+
+
+def between_steps(steps: Steps) -> list[str]:
+    """Time from the end of one step's device work to the next one's, which no step contains."""
+    if len(steps) < 2 or steps.on_host_clock:
+        return []
+    between = steps.start[1:] - steps.end[:-1]
+    return [
+        f"From the end of one step to the start of the next: {np.median(between) / 1000:.1f} us "
+        "(median); it belongs to no step."
+    ]
 
 
 def _checks(linked: Linked, steps: Steps) -> list[Check]:

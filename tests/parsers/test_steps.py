@@ -43,6 +43,8 @@ def test_repetitions_are_cut_at_the_idle_stretch(tmp_path: Path) -> None:
     assert [step.kernels for step in found.steps] == [20] * 5
     assert [step.wall_ns for step in found.steps] == [19 * 500 + 450] * 5
     assert [step.busy_ns for step in found.steps] == [20 * 450] * 5
+    between = (12_000 - 19 * 500 - 450) / 1000
+    assert any(f"the start of the next: {between:.1f} us" in fact for fact in found.facts)
 
 
 def test_a_capture_that_begins_in_the_middle_of_a_step(tmp_path: Path) -> None:
