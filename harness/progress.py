@@ -26,6 +26,8 @@ class StageTime(Record, frozen=True, kw_only=True):
 
     name: str
     seconds: float
+    cpu_seconds: float
+    """User and system time of all threads; unlike `seconds`, other programs do not lengthen it."""
 
 
 class Progress:
@@ -38,13 +40,19 @@ class Progress:
     @contextmanager
     def stage(self, name: str, expected_s: float | None = None, steps: int = 0) -> Iterator[None]:
         """Time a stage. `expected_s` is shown beside it; `steps` are counted by `advance`."""
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), time.process_time()
         self._begin(name, expected_s, steps)
         try:
             yield
         finally:
             self._end()
-            self.stages.append(StageTime(name=name, seconds=time.perf_counter() - start))
+            self.stages.append(
+                StageTime(
+                    name=name,
+                    seconds=time.perf_counter() - start,
+                    cpu_seconds=time.process_time() - cpu,
+                )
+            )
 
     def advance(self) -> None:
         """One of the stage's steps is done."""
