@@ -138,22 +138,39 @@ def _instructions(parent: str, chip: str) -> tuple[str, ...]:
     )
 
 
+@lru_cache(maxsize=512)
+def _accumulators(name: str, chip: str) -> tuple[str, ...]:
+    """The counters by accumulate type that together make one by instruction (fp16 on GH100)."""
+    return tuple(
+        part
+        for part in tensor_counters(chip)
+        if part.startswith(f"{name}_dst_") and "_sparsity_" not in part
+    )
+
+
 def _resolve(counters: Counters, parent: str, chip: str) -> tuple[float, str] | None:
-    """Operations of one parent: its own counter, else its parts."""
+    """Operations of one parent: its own counter, else its parts, by instruction and type."""
     whole = _whole_or_halves(counters, parent)
     if whole is not None:
         return whole
-    parts = [
-        (name, found)
-        for name in _instructions(parent, chip)
-        if (found := _whole_or_halves(counters, name)) is not None
-    ]
-    if not parts:
+    return _sum_parts(counters, _instructions(parent, chip), chip)
+
+
+def _sum_parts(counters: Counters, names: tuple[str, ...], chip: str) -> tuple[float, str] | None:
+    """Sum of the parts that were collected, which names those that were not."""
+    found, left_out = [], []
+    for name in names:
+        part = _whole_or_halves(counters, name)
+        if part is None:
+            part = _sum_parts(counters, _accumulators(name, chip), chip)
+        if part is None:
+            left_out.append(name)
+        else:
+            found.append(part)
+    if not found:
         return None
-    total = sum(found[0] for _, found in parts)
-    left_out = sorted(set(_instructions(parent, chip)) - {name for name, _ in parts})
     note = f" (without {', '.join(left_out)})" if left_out else ""
-    return total, " + ".join(found[1] for _, found in parts) + note
+    return sum(value for value, _ in found), " + ".join(path for _, path in found) + note
 
 
 @lru_cache(maxsize=1024)

@@ -152,6 +152,15 @@ def test_children_make_the_parent_where_it_was_not_collected() -> None:
     assert "sparsity_on was not collected" in found.paths["tensor_flops"]
 
 
+def test_fp16_on_hopper_is_split_by_accumulate_type_too() -> None:
+    values = {
+        f"{TENSOR}op_hmma_src_fp16_dst_fp16_sparsity_off.sum": 1.0,
+        f"{TENSOR}op_hmma_src_fp16_dst_fp32_sparsity_off.sum": 20.0,
+        f"{TENSOR}op_hgmma_src_fp16_sparsity_off.sum": 300.0,
+    }
+    assert of(values, "gh100").metrics["tensor_flops"].value == 321
+
+
 def test_only_wgmma_collected_is_named_as_partial() -> None:
     values = {f"{TENSOR}op_hgmma_src_bf16_dst_fp32.sum": 60.0}
     assert "without op_hmma_src_bf16_dst_fp32" in of(values, "gh100").paths["tensor_flops"]
