@@ -19,7 +19,7 @@ from typing import cast
 import msgspec
 
 from rooflens import __version__
-from rooflens.errors import InputError
+from rooflens.errors import InputError, UsageError
 from rooflens.harness.hints import Hints, ImportOptions, choose_import_roofs, read_hints
 from rooflens.harness.merging import merge_kernels, merge_launches, merge_machines
 from rooflens.model import (
@@ -31,6 +31,7 @@ from rooflens.model import (
     OperatorRow,
     Roof,
     Run,
+    Timeline,
     Totals,
     absent,
     known,
@@ -133,6 +134,8 @@ def assemble(readings: Sequence[Reading], hints: Hints, ops: Sequence[Op] = ()) 
     from rooflens.reports.join.kernels import join_launches
     from rooflens.reports.view.redact import redacted
 
+    ranks = _ranks(readings)
+    hints = _per_rank(hints, ranks)
     options = hints.options
     counter_files = [r for r in readings if r.evidence == "counters"]
     merged = merge_launches(counter_files)
@@ -146,11 +149,10 @@ def assemble(readings: Sequence[Reading], hints: Hints, ops: Sequence[Op] = ()) 
     roofs, roof_checks = choose_import_roofs(hints, machine, launches)
     measured, to = _measured(launches, joined, counter_files)
     rows, totals = _rows(hints, roofs[0] if roofs else None, ops, measured, to, timed)
-    timelines = [r.timeline for r in readings if r.timeline is not None]
     step_times = next((r.step_times_ns for r in readings if r.step_times_ns), ())
     checks = [check for reading in readings for check in reading.checks]
     checks += [*merged.checks, *kernel_checks, *machine_checks, *roof_checks]
-    checks += _join_check(kernels, joined)
+    checks += [*_join_check(kernels, joined), *_rank_check(hints, ranks)]
     checks += _sampling_check(measured, to, hints.layers_model)
     run = Run(
         schema_version=SCHEMA_VERSION,
@@ -168,7 +170,7 @@ def assemble(readings: Sequence[Reading], hints: Hints, ops: Sequence[Op] = ()) 
         ops=tuple(ops),
         kernels=kernels,
         graphs=tuple(graph for reading in readings for graph in reading.graphs),
-        timeline=timelines[0] if timelines else None,
+        timeline=_with_demand(readings, hints, roofs[0] if roofs else None, ranks),
         findings=(),
         checks=(),
         captures=tuple(reading.capture for reading in readings),
@@ -182,6 +184,55 @@ def assemble(readings: Sequence[Reading], hints: Hints, ops: Sequence[Op] = ()) 
         launches=merged.launches,
         joined=joined,
     )
+
+
+def _ranks(readings: Sequence[Reading]) -> int:
+    """Ranks of the program that a trace names; the trace is of one of them."""
+    return max((int(r.capture.regime.get("ranks", "1")) for r in readings), default=1)
+
+
+def _per_rank(hints: Hints, ranks: int) -> Hints:
+    """Hints with the theory of one tensor-parallel rank; without theory where ranks do not divide.
+
+    A capture of one of several ranks must not be held against the work of all of them.
+    """
+    from rooflens.reports.theory.step import step_theory
+
+    if hints.theory is None or ranks < 2:
+        return hints
+    shape = msgspec.structs.replace(hints.theory.shape, tp=ranks)
+    try:
+        theory = step_theory(hints.theory.architecture, shape)
+    except UsageError:
+        theory = None
+    return msgspec.structs.replace(hints, theory=theory)
+
+
+def _rank_check(hints: Hints, ranks: int) -> list[Check]:
+    if ranks < 2 or hints.options.model is None:
+        return []
+    fits = hints.theory is not None
+    return [
+        Check(
+            id="ranks",
+            outcome="passed" if fits else "warning",
+            message=f"The trace is of one of {ranks} ranks; theory is that of one "
+            "tensor-parallel rank."
+            if fits
+            else f"The trace is of one of {ranks} ranks, which do not divide the model: no theory.",
+            fix="" if fits else "Name the model that ran with --model.",
+        )
+    ]
+
+
+def _with_demand(
+    readings: Sequence[Reading], hints: Hints, roof: Roof | None, ranks: int
+) -> Timeline | None:
+    """The first timeline, with what theory demands of its phases where the model is named."""
+    from rooflens.reports.join.phases import with_demand
+
+    timeline = next((r.timeline for r in readings if r.timeline is not None), None)
+    return timeline and with_demand(timeline, hints.theory, roof, ranks)
 
 
 def _run_checks(run: Run) -> tuple[Check, ...]:

@@ -29,6 +29,7 @@ def read_facts(trace: Trace, extra: Mapping[str, Any], categories: Mapping[str, 
         and isinstance(ranks.get("world_size"), int)
         and (ranks["world_size"] > 1)
     ):
+        trace.regime["ranks"] = str(ranks["world_size"])
         trace.facts.append(
             f"Rank {ranks.get('rank')} of {ranks['world_size']}: other ranks have traces of their "
             "own."

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import msgspec
+
+from rooflens.errors import UsageError
 from rooflens.model import PhaseTime, Roof, Timeline
+from rooflens.reports.format import (
+    bandwidth_text,
+    bytes_text,
+    flop_rate_text,
+    flops_text,
+    time_text,
+)
 from rooflens.reports.theory.architecture import Architecture
 from rooflens.reports.theory.floor import floor_ns, step_floor_ns
 from rooflens.reports.theory.step import StepShape, StepTheory, step_theory
@@ -113,3 +123,36 @@ def class_demand(demand: PhaseDemand, roof: Roof | None = None) -> tuple[ClassDe
         )
         for name, time in sorted(classes.items(), key=lambda item: -item[1])
     )
+
+
+def with_demand(
+    timeline: Timeline, theory: StepTheory | None, roof: Roof | None = None, ranks: int = 1
+) -> Timeline:
+    """A timeline with a sentence per phase on what theory demands of it and what it achieved.
+
+    `theory` names the model and the number of sequences; the shapes are those of the capture.
+    `ranks` are taken to be tensor parallel. Without theory or known shapes nothing is added.
+    """
+    if theory is None or not timeline.phases:
+        return timeline
+    shape = theory.shape
+    shapes = phase_shapes(timeline, sequences=shape.sequences, dtype=shape.dtype, tp=ranks)
+    try:
+        demands = phase_demand(timeline, theory.architecture, shapes, roof)
+    except UsageError as error:  # the ranks do not divide the model: they are not tensor parallel
+        said = (f"No theory for the phases: {error.message}",)
+        return msgspec.structs.replace(timeline, facts=(*timeline.facts, *said))
+    facts = [_sentence(demand, ranks) for demand in demands]
+    return msgspec.structs.replace(timeline, facts=(*timeline.facts, *facts))
+
+
+def _sentence(demand: PhaseDemand, ranks: int) -> str:
+    theory = demand.theory
+    of = f" of each of {ranks} ranks" if ranks > 1 else ""
+    text = (
+        f"{demand.phase.name.capitalize()}: theory demands {bytes_text(theory.compulsory_bytes)} "
+        f"and {flops_text(theory.tensor_flops)} a step{of}; over {time_text(demand.compute_ns)} of "
+        f"kernels without collectives that is {bandwidth_text(demand.bytes_per_s)} and "
+        f"{flop_rate_text(demand.flops_per_s)}"
+    )
+    return f"{text} (floor {time_text(demand.floor_ns)})." if demand.floor_ns else f"{text}."
