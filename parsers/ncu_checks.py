@@ -4,6 +4,7 @@ values above the roof. Empty is not zero, so each of these is a sentence on the 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -71,9 +72,12 @@ def _names(launches: Iterable[Measured]) -> str:
 
 
 def _reason(quantities: Iterable[Quantity]) -> str:
-    counts = Counter(q.absent or "" for q in quantities)
-    most, number = counts.most_common(1)[0]
-    rest = sum(counts.values()) - number
+    """The commonest reason, in the words of its first kernel; figures in it may differ."""
+    reasons = [q.absent or "" for q in quantities]
+    counts = Counter(re.sub(r"\d[\d.]*", "#", reason) for reason in reasons)
+    kind, number = counts.most_common(1)[0]
+    most = next(reason for reason in reasons if re.sub(r"\d[\d.]*", "#", reason) == kind)
+    rest = len(reasons) - number
     return most + (f" (and {rest} for other reasons)" if rest else "")
 
 

@@ -247,7 +247,10 @@ def _total(
             outside += quantity.value * times
     if missing:
         most = Counter(missing).most_common(1)[0][0]
-        return absent(f"{len(missing)} of {kernels} kernels have none: {most}")
+        all_of_them = len(missing) == kernels
+        return absent(
+            most if all_of_them else f"missing for {len(missing)} of {kernels} kernels: {most}"
+        )
     if extrapolated and sample.refused:
         return absent(sample.refused)
     value = (inside * (sample.scale if extrapolated else 1.0) + outside) / steps
@@ -278,7 +281,11 @@ def _sum_rows(quantities: Sequence[Quantity], unit: Unit) -> Quantity:
     if not have:
         return NO_KERNEL
     if lost:
-        return absent(f"{len(lost)} of {len(have)} classes have none: {lost[0].absent}")
+        reason = lost[0].absent or ""
+        all_of_them = len({q.absent for q in have}) == 1
+        return absent(
+            reason if all_of_them else f"missing for {len(lost)} of {len(have)} classes: {reason}"
+        )
     layers = next((q.extrapolated_from for q in have if q.extrapolated_from), ())
     return Quantity(
         value=sum(q.value for q in have if q.value is not None),
