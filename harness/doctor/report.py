@@ -49,8 +49,11 @@ def render_text(diagnosis: Diagnosis) -> str:
         if check.fix and check.outcome != "passed":
             lines.append(f"{_INDENT}fix: {check.fix}")
     lines += ["", "Evidence that this machine can give"]
+    ranges = any(c.id == "nsys-trial" and c.outcome == "passed" for c in diagnosis.checks)
     for level in diagnosis.evidence:
         answer = "yes" if level.works else f"no: {level.reason}"
+        if level.name == "timeline" and not level.works and ranges:
+            answer += " (host ranges only: --evidence timeline)"
         lines.append(f"  {level.name:<9} {answer}")
     return "\n".join(lines)
 

@@ -196,6 +196,14 @@ def test_text_has_one_line_a_check_and_the_evidence() -> None:
     assert "  counters  no: There is no NVIDIA GPU here" in text
 
 
+def test_host_ranges_are_offered_where_nsys_works_without_a_gpu() -> None:
+    passed = Check(id="nsys-trial", outcome="passed", message="3 of 3.")
+    made = diagnose(CPU, collect=False)
+    assert "host ranges" not in render_text(made)
+    tried = msgspec.structs.replace(made, checks=(*made.checks, passed))
+    assert "host ranges only: --evidence timeline" in render_text(tried)
+
+
 def test_json_holds_checks_and_evidence() -> None:
     made = json.loads(render_json(diagnose(CPU, collect=False)))
     assert {level["name"]: level["works"] for level in made["evidence"]} == {
