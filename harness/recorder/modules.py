@@ -23,7 +23,8 @@ _MAX_DEPTH = 6
 class ModuleTracker:
     """Know the module path of every call, from forward hooks on all modules of one model.
 
-    Without a model, the first module that is called becomes the model.
+    Without a model, the first module that is called becomes the model. Any further module that is
+    called outside it (a sampler, a draft model) is followed under its class name.
     """
 
     def __init__(self, ids: StorageIds, model: nn.Module | None) -> None:
@@ -32,6 +33,7 @@ class ModuleTracker:
         self._ids = ids
         self._model = model
         self._root_class = ""
+        self._known: set[int] = set()
         self._holders: dict[int, object] = {}
         self._handles: list[Any] = []
         self._weights: dict[int, list[tuple[str, View]]] = defaultdict(list)
@@ -39,9 +41,8 @@ class ModuleTracker:
     def start(self) -> None:
         """Attach the hooks."""
         if self._model is not None:
-            self._attach(self._model)
-        else:
-            self._handles.append(register_module_forward_pre_hook(self._first_module))
+            self._attach(self._model, "")
+        self._handles.append(register_module_forward_pre_hook(self._another_module))
 
     def stop(self) -> None:
         """Remove every hook again, and see which tensors the caches have got meanwhile."""
@@ -81,17 +82,16 @@ class ModuleTracker:
         """Whether the storage holds a parameter or buffer of the model."""
         return storage_id in self._weights
 
-    def _attach(self, model: nn.Module) -> None:
-        self._root_class = type(model).__name__
+    def _attach(self, model: nn.Module, prefix: str) -> None:
+        if not prefix:
+            self._root_class = type(model).__name__
         for name, tensor in (*_named(model, "named_parameters"), *_named(model, "named_buffers")):
             for part in _plain_tensors(tensor):
-                self._weights[self._ids.id_of(part)].append((name, view_of(part)))
+                self._weights[self._ids.id_of(part)].append((_join(prefix, name), view_of(part)))
         for path, module in model.named_modules():
-            self._handles.append(
-                module.register_forward_pre_hook(
-                    self._entering(path, type(module).__name__), with_kwargs=True
-                )
-            )
+            self._known.add(id(module))
+            enter = self._entering(_join(prefix, path), type(module).__name__)
+            self._handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
             self._handles.append(module.register_forward_hook(self._left, always_call=True))
 
     def _entering(self, path: str, class_name: str) -> Any:
@@ -105,14 +105,17 @@ class ModuleTracker:
         if self.stack:
             self.stack.pop()
 
-    def _first_module(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+    def _another_module(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        if self.stack or id(module) in self._known:
+            return
+        prefix = "" if self._model is None else type(module).__name__
         if self._model is None:
             self._model = module
-            self._attach(module)
-            # The hooks of this call were collected before ours were added: enter by hand, and
-            # leave when the call ends (the forward hook is looked up then).
-            self.stack.append(("", self._root_class))
-            self._look_at(args, {})
+        self._attach(module, prefix)
+        # The hooks of this call were collected before ours were added: enter by hand, and leave
+        # when the call ends (the forward hook is looked up then).
+        self.stack.append((prefix, type(module).__name__))
+        self._look_at(args, {})
 
     def _look_at(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for name, value in kwargs.items():
@@ -138,6 +141,10 @@ def _plain_tensors(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
         return
     for name in flatten()[0]:
         yield from _plain_tensors(getattr(tensor, name))
+
+
+def _join(prefix: str, path: str) -> str:
+    return f"{prefix}.{path}" if prefix and path else prefix or path
 
 
 def _shared_length(path: str, name: str) -> int:

@@ -61,6 +61,24 @@ def test_without_a_model_the_first_module_that_is_called_is_the_model() -> None:
     assert weights_of(without[-1]) == ["layers.1.bare.weight"]
 
 
+def test_a_second_model_is_followed_under_its_class_name() -> None:
+    class Sampler(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bias = nn.Parameter(torch.zeros(8))
+
+        def forward(self, logits: torch.Tensor) -> torch.Tensor:
+            return (logits + self.bias).argmax(-1)
+
+    model, sampler, x = Stack(), Sampler(), torch.zeros(3, 8)
+    for known in (model, None):
+        ops = record(lambda: sampler(model(x)), known)
+        assert [op.module for op in ops[-2:]] == ["Sampler", "Sampler"]
+        assert weights_of(ops[-2]) == ["Sampler.bias"]
+        assert ops[0].module == "layers.0.inner"
+    assert not sampler._forward_pre_hooks
+
+
 def test_layers_that_share_storage_keep_their_own_names() -> None:
     model = Stack()
     for layer in list(model.layers)[1:]:
