@@ -35,7 +35,7 @@ class Study:
 def studies() -> tuple[Study, ...]:
     """The cases; built here so that the page can be imported without torch."""
     from tests.defects.attention_cases import tiny_decode, tiny_mask_rebuilt
-    from tests.defects.operator_cases import tiny_then
+    from tests.defects.operator_steps import tiny_then
     from tests.defects.steps import tiny_step
 
     return (

@@ -14,12 +14,8 @@ from rooflens.reports.findings.gap import step_gap
 from rooflens.reports.theory.gpus import gpu
 from tests.defects.attention_cases import big_decode, big_prefill, tiny_hand_written
 from tests.defects.fused import fused_decode
-from tests.defects.operator_cases import (
-    big_fused,
-    norm_bytes,
-    rope_bytes,
-    tiny_fused,
-)
+from tests.defects.operator_cases import norm_bytes, rope_bytes
+from tests.defects.operator_steps import big_fused, tiny_fused
 from tests.defects.steps import seven_b_run, shape_of, tiny_run
 
 
