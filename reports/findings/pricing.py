@@ -141,8 +141,10 @@ def _byte_range(share: _Share, evidence: Evidence, roof: Roof) -> tuple[float, f
     if moved is not None:
         return moved, moved
     from_kernels = sum(share.kernel_bytes.values())
-    cache = roof.l2_bytes if roof.kind == "data sheet" or roof.l2_bytes else None
-    cache = cache or evidence.machine.last_level_cache_bytes or 0
+    cache = roof.l2_bytes
+    if cache is None and not roof.prediction:  # another machine's cache says nothing
+        cache = evidence.machine.last_level_cache_bytes
+    cache = cache or 0
     ops = {op.index: op for op in evidence.ops}
     large = sum(
         amount * _large_part(ops[index], cache)

@@ -12,6 +12,9 @@ from rooflens.reports.format import percent_text, plural
 _SPOILING = ("ncu-dead-kernels", "timeline-graphs", "ncu-report-cut", "ncu-csv-cut", "ncu-error")
 """Checks whose warning means that the kernels which matter may be missing."""
 
+_OF_THE_RUN = ("op-order", "op-times", "spread", "times")
+"""Checks of the counted and timed run itself, which no capture can spoil."""
+
 _PEAK_METRICS = (
     "dram_percent_of_roof", "tensor_percent_of_roof", "flop_percent_of_roof",
     "dram_throughput_percent", "sm_throughput_percent",
@@ -23,7 +26,8 @@ def _problems(evidence: Evidence) -> list[str]:
     problems = [
         check.message
         for check in evidence.checks
-        if check.outcome == "failed" or (check.outcome == "warning" and check.id in _SPOILING)
+        if (check.outcome == "failed" and check.id not in _OF_THE_RUN)
+        or (check.outcome == "warning" and check.id in _SPOILING)
     ]
     traced = [capture for capture in evidence.captures if capture.format]
     graph_launches = sum(graph.launches for graph in evidence.graphs)

@@ -6,7 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from rooflens.model import Join, Op, Roof, Run, Workload, absent, known
+from rooflens.model import (
+    Capture,
+    Check,
+    Join,
+    Machine,
+    Op,
+    Roof,
+    Run,
+    Workload,
+    absent,
+    known,
+)
+from rooflens.reports.findings.catalogue import RULES
 from rooflens.reports.findings.engine import find
 from rooflens.reports.findings.evidence import Evidence
 from rooflens.reports.findings.rule import Answer, CannotLook, Claim, Rule
@@ -215,3 +227,31 @@ def test_only_the_rules_that_took_the_bytes_are_named() -> None:
     ]
     items = {item.rule: item for item in find(run_of(copy(0, 10 * MB), copy(1, 10 * MB)), rules)}
     assert "(R02)" in items["R03-test"].saving_note
+
+
+def test_a_measured_roof_takes_the_cache_of_its_machine() -> None:
+    measured = Roof(
+        name="this CPU", kind="measured", peak_flops_per_s=1e12, bandwidth_bytes_per_s=1e12,
+        dtype="bfloat16", source="copy probe",
+    )  # fmt: skip
+    run = builders.run(
+        ops=(copy(0, 10 * MB), copy(1, 60 * MB)),
+        roofs=(measured,),
+        machine=Machine(device="cpu", last_level_cache_bytes=32 * MB),
+    )
+    (item,) = find(run, [rule("R01", claim({0: 20 * MB, 1: 120 * MB}))])
+    assert item.saving_ns is not None
+    assert (item.saving_ns.low, item.saving_ns.high) == (120_000, 140_000)
+
+
+def test_a_counted_run_is_valid_by_itself_and_its_own_checks_spoil_no_capture() -> None:
+    failed = Check(id="op-order", outcome="failed", message="what ran is not what was counted")
+    invalid = [rule for rule in RULES if rule.number == "R36"]
+    counted = builders.run(ops=(copy(0, MB),), checks=(failed,))
+    assert find(counted, invalid)[0].outcome == "could_not_look"
+    captured = builders.run(
+        kernels=(builders.kernel("nvjet", duration_ns=known(1.0, "ns", "counters")),),
+        captures=(Capture(file="a", format="ncu-rep", tool="ncu", rows=1),),
+        checks=(failed,),
+    )
+    assert find(captured, invalid)[0].outcome == "clear"
