@@ -166,7 +166,11 @@ def _picture(
     mine = np.intersect1d(inside, main_device_rows(linked))
     if not mine.size:
         return Idle((), "", "the capture has no device activity"), shapes
-    return idle_of(linked, mine, start, end, "capture" if chosen is None else "step"), shapes
+    if chosen is not None:
+        return idle_of(linked, mine, start, end, "step"), shapes
+    # A whole capture holds set-up and pauses as well: its idle time is no verdict on a step.
+    idle = idle_of(linked, mine, start, end, "capture")
+    return Idle(idle.gaps, "", f"no steps were found; {idle.reason}"), shapes
 
 
 def graph_rows(trace: Trace) -> tuple[GraphRow, ...]:

@@ -107,6 +107,16 @@ def test_waiting_for_the_device_is_not_host_bound(tmp_path: Path) -> None:
     assert "not for want of launches" in found.bound_reason
 
 
+def test_a_capture_without_steps_has_gaps_but_no_verdict(tmp_path: Path) -> None:
+    export = ExportFile()
+    export.launch(0, 0, 20 * US, "a")
+    export.launch(70 * US, 75 * US, 110 * US, "b")
+    found = read(export, tmp_path)
+    assert found.bound == ""
+    assert found.bound_reason.startswith("no steps were found; the device is idle 50% of the")
+    assert causes(found) == [(20, 55, "host work before cudaLaunchKernel")]
+
+
 def test_reads_of_a_few_bytes_are_named(tmp_path: Path) -> None:
     export = step(100 * US)
     export.launch(0, 0, 20 * US, "a")
