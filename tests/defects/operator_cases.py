@@ -14,8 +14,10 @@ from tests.defects.attention_cases import (
 )
 from tests.defects.case import Case, healthy, planted
 from tests.defects.operator_steps import (
+    big_adapted,
     big_fp32_logits,
     big_fused,
+    big_quantised,
     big_uncached,
     tiny_adapted,
     tiny_contiguous,
@@ -146,6 +148,7 @@ CASES: tuple[Case, ...] = (
     healthy("R18", "7B fused decode", big_fused),
     planted("R20", "tiny decode, .item()", lambda: tiny_then("item")),
     planted("R20", "tiny decode, boolean index", lambda: tiny_then("positive")),
+    planted("R20", "tiny decode, top-p on the host", lambda: tiny_then("top-p on the host")),
     planted("R20", "experts in a loop", lambda: tiny_moe("eager", 1)),
     healthy("R20", "tiny decode, argmax", lambda: tiny_then("argmax")),
     healthy("R20", "grouped experts", lambda: tiny_moe("grouped_mm", 1)),
@@ -170,6 +173,7 @@ CASES: tuple[Case, ...] = (
         lambda: tiny_quantised(torch.float8_e4m3fn),
         2 * 64 * 160 * (1 + 2 + 2 + 2),
     ),
+    planted("R23", "7B decode, int8 down_proj", big_quantised, 28 * 3584 * 18944 * (1 + 2 + 2 + 2)),
     healthy("R23", "tiny decode, int8 product", lambda: tiny_quantised(torch.int8, fused=True)),
     healthy("R23", "tiny decode in bf16", tiny_decode),
     planted("R26", "experts in a loop, decode", lambda: tiny_moe("eager", 1)),
@@ -199,11 +203,23 @@ CASES: tuple[Case, ...] = (
         lambda: tiny_adapted(2.0, 16),
         2 * 2 * (2 * 64 * 8 + 16 * (64 + 8 + 8 + 64 + 2 * 64 + 3 * 64)),
     ),
+    planted(
+        "R28",
+        "7B decode, rank 16 on q_proj, scaled",
+        big_adapted,
+        28 * 2 * (2 * 3584 * 16 + 3584 + 16 + 16 + 3584 + 2 * 3584 + 3 * 3584),
+    ),
     healthy("R28", "tiny decode, merged", tiny_decode),
     healthy("R28", "tiny decode, factored o_proj", tiny_low_rank),
     planted("R29", "generate, top-p", top_p_by_generate, sort_bytes(512)),
     planted(
         "R29", "tiny decode, top-p by sort", lambda: tiny_then("top-p by sort"), sort_bytes(512)
+    ),
+    planted(
+        "R29",
+        "tiny decode, top-p on the host",
+        lambda: tiny_then("top-p on the host"),
+        sort_bytes(512),
     ),
     healthy("R29", "generate, top-k", top_k_by_generate),
     healthy("R29", "tiny decode, argmax", lambda: tiny_then("argmax")),

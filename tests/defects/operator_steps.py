@@ -55,6 +55,7 @@ def tiny_then(name: str, context: int = 48, tokens: int = 1, keep: int = 1) -> R
         "item": lambda logits: logits[:, -1].argmax(-1).item(),
         "positive": lambda logits: logits[logits > 0],
         "top-p by sort": lambda logits: _top_p(logits[:, -1].float()),
+        "top-p on the host": lambda logits: _top_p(logits[:, -1].float().cpu()).item(),
         "top-k": lambda logits: torch.multinomial(logits[:, -1].float().topk(50)[0].softmax(-1), 1),
     }
     model = tiny()
@@ -162,7 +163,8 @@ class Quantised(torch.nn.Module):
         super().__init__()
         weight = linear.weight.detach()
         self.scale = torch.nn.Parameter(
-            torch.ones(weight.shape[0], dtype=weight.dtype), requires_grad=False
+            torch.ones(weight.shape[0], dtype=weight.dtype, device=weight.device),
+            requires_grad=False,
         )
         self.weight = torch.nn.Parameter(weight.to(dtype), requires_grad=False)
         self.fused = fused
@@ -215,6 +217,35 @@ def tiny_adapted(scaling: float | None, tokens: int) -> Run:
     held = filled_cache(model, 48)
     ops = recorded(lambda: model(ids(tokens), cache=held, logits_to_keep=1), model, held)
     return tiny_run(ops, None)
+
+
+@cache
+def big_quantised() -> Run:
+    """A decode of the 7B whose down_proj weights are int8."""
+    import copy
+
+    model = copy.deepcopy(seven_b())
+    for layer in model.model.layers:
+        layer.mlp.down_proj = Quantised(layer.mlp.down_proj, torch.int8, False)
+    return _big_decode_of(model)
+
+
+@cache
+def big_adapted() -> Run:
+    """A decode of the 7B with a scaled adapter of rank 16 on q_proj of every layer."""
+    import copy
+
+    model = copy.deepcopy(seven_b())
+    with torch.device("meta"):
+        for layer in model.model.layers:
+            layer.self_attn.q_proj = Adapted(layer.self_attn.q_proj, 16, 2.0)
+    return _big_decode_of(model)
+
+
+def _big_decode_of(model: Any) -> Run:
+    held = filled_cache(model, 2047)
+    ops = recorded(lambda: model(ids(1, 1, "meta"), cache=held, logits_to_keep=1), model, held)
+    return seven_b_run(ops, None)
 
 
 @cache
