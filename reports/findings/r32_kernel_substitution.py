@@ -12,14 +12,22 @@ Key = tuple[str, str]
 
 
 def _families(evidence: Evidence) -> dict[Key, dict[str, list[int]]]:
-    """Kernel rows by (operator class, kind), then by name without tiles and templates."""
+    """Kernel rows by (operator class, kind), then by name."""
     found: dict[Key, dict[str, list[int]]] = {}
     for row, kernel in enumerate(evidence.kernels):
         kind = kind_of(kernel)
         if kind in {"unknown", "memcpy", "copy"}:
             continue
         names = found.setdefault((kernel.op_class, kind), {})
-        names.setdefault(plain_name(kernel.name), []).append(row)
+        names.setdefault(kernel.name, []).append(row)
+    return found
+
+
+def _plain(names: dict[str, list[int]]) -> dict[str, list[int]]:
+    """The same rows by name without tiles and templates."""
+    found: dict[str, list[int]] = {}
+    for name, rows in names.items():
+        found.setdefault(plain_name(name), []).extend(rows)
     return found
 
 
@@ -32,11 +40,14 @@ def detect(evidence: Evidence) -> Answer:
     lost: dict[int, tuple[float, float]] = {}
     lines = []
     for key in before.keys() & after.keys():
-        gone, new = before[key].keys() - after[key].keys(), after[key].keys() - before[key].keys()
+        if before[key].keys() == after[key].keys():
+            continue
+        was, now = _plain(before[key]), _plain(after[key])
+        gone, new = was.keys() - now.keys(), now.keys() - was.keys()
         if not gone or not new:
             continue
-        rows = [row for name in sorted(new) for row in after[key][name]]
-        old = [row for name in sorted(gone) for row in before[key][name]]
+        rows = [row for name in sorted(new) for row in now[name]]
+        old = [row for name in sorted(gone) for row in was[name]]
         changed += rows
         slower = evidence.time_of(rows) - base.time_of(old)
         change = slower / base.time_of(old) if base.time_of(old) else 0.0
