@@ -27,9 +27,9 @@ def read(path: Path) -> Reading:
 
 def read_launches(path: Path) -> tuple[Launch, ...]:
     """The launches of the representative step in launch order, to be matched with counters."""
-    from rooflens.parsers.timeline.build import step_launches
+    from rooflens.parsers.timeline.build import launches_of
 
-    return step_launches(read_trace(path))
+    return launches_of(read_trace(path))
 
 
 def read_trace(path: Path) -> Trace:

@@ -10,8 +10,9 @@ class Reading(Record, frozen=True, kw_only=True):
     """One capture file as its parser read it.
 
     Counter readers fill `launches` (in launch order); timeline readers fill `kernels`, `graphs` and
-    `timeline`. A reader never returns an empty reading: it raises InputError and says what is
-    missing, or a check here says it.
+    `timeline`, and for steps of our own also the `launches` of the representative step. A reader
+    never returns an empty reading: it raises InputError and says what is missing, or a check here
+    says it.
     """
 
     format: str

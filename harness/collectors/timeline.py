@@ -56,8 +56,9 @@ def with_timeline(run: Run, reading: Reading, checks: Sequence[Check] = ()) -> R
     from rooflens.reports.join.timeline import kernel_time_by_class, with_times
 
     operators = run.operators
-    if reading.kernels:
-        times = kernel_time_by_class(reading.kernels)
+    kernels = _joined(run, reading)
+    if kernels:
+        times = kernel_time_by_class(kernels)
         roof = run.roofs[0] if run.roofs else None
         operators = with_times(with_classes(operators, times), times, roof)
     on_gpu = run.machine.device == "cuda"
@@ -65,7 +66,7 @@ def with_timeline(run: Run, reading: Reading, checks: Sequence[Check] = ()) -> R
     return msgspec.structs.replace(
         run,
         timeline=reading.timeline,
-        kernels=_joined(run, reading.kernels),
+        kernels=kernels,
         graphs=reading.graphs,
         operators=operators,
         step_times_ns=run.step_times_ns or reading.step_times_ns,
@@ -75,10 +76,18 @@ def with_timeline(run: Run, reading: Reading, checks: Sequence[Check] = ()) -> R
     )
 
 
-def _joined(run: Run, kernels: tuple[KernelRow, ...]) -> tuple[KernelRow, ...]:
-    """Kernel rows with the ops that their NVTX path, order or name leads to."""
-    from rooflens.reports.join.kernels import join_launches
+def _joined(run: Run, reading: Reading) -> tuple[KernelRow, ...]:
+    """Kernel rows with the ops that their NVTX path, order or name leads to.
 
+    Single launches know their layer and their place in the step; rows are over all layers.
+    """
+    from rooflens.reports.join.kernel_rows import kernel_rows
+    from rooflens.reports.join.kernels import join_launches
+    from rooflens.reports.join.timeline import join_step
+
+    if reading.launches:
+        return kernel_rows(reading.launches, join_step(reading.launches, run.ops))
+    kernels = reading.kernels
     joined = join_launches(kernels, run.ops)
     return tuple(
         msgspec.structs.replace(row, join=to.join, op_class=to.op_class)

@@ -13,7 +13,6 @@ from rooflens.model import (
     Shape,
     StepTime,
     Timeline,
-    absent,
     known,
 )
 from rooflens.parsers.intervals import covered, union
@@ -23,12 +22,14 @@ from rooflens.parsers.timeline.facts import device_facts, phase_facts
 from rooflens.parsers.timeline.gaps import Idle, idle_of, launch_facts
 from rooflens.parsers.timeline.labels import KernelLabels, label
 from rooflens.parsers.timeline.launches import Linked, link
+from rooflens.parsers.timeline.one_step import step_launches
 from rooflens.parsers.timeline.rows import kernel_rows, range_times
 from rooflens.parsers.timeline.strip import shapes_of
 from rooflens.parsers.timeline.trace import GRAPH, KERNEL, NONE, Int, Trace
 from rooflens.reading import Reading
 
-NO_COUNTERS = absent("not collected: a timeline has no counters")
+MAX_LAUNCHES = 50_000
+"""Launches of one step that a reading holds one by one."""
 
 
 def reading(trace: Trace, file: str, format_name: str) -> Reading:
@@ -58,6 +59,7 @@ def reading(trace: Trace, file: str, format_name: str) -> Reading:
         statistics=statistics(times),
     )
     kernels, basis = kernel_rows(linked, labels, steps, chosen)
+    own = steps.ours and chosen is not None and steps.rows[chosen].size <= MAX_LAUNCHES
     return Reading(
         format=format_name,
         evidence="timeline",
@@ -70,6 +72,7 @@ def reading(trace: Trace, file: str, format_name: str) -> Reading:
         ),
         machine=trace.machine,
         kernels=kernels,
+        launches=step_launches(linked, labels, steps, chosen) if own else (),
         graphs=graph_rows(trace),
         timeline=timeline,
         step_times_ns=tuple(step.wall_ns for step in times if _same_phase(step, times, chosen)),
@@ -252,40 +255,10 @@ def _checks(linked: Linked, steps: Steps) -> list[Check]:
     return checks
 
 
-def step_launches(trace: Trace) -> tuple[Launch, ...]:
+def launches_of(trace: Trace) -> tuple[Launch, ...]:
     """Kernels of the representative step (or of the whole capture) in launch order."""
     linked = link(trace)
     labels = label(linked)
     steps, _, _ = name_phases(linked, find_steps(linked))
     chosen = representative(step_times(linked, labels, steps))
-    rows = steps.rows[chosen] if chosen is not None else np.arange(len(trace.activities))
-    activities = trace.activities
-    rows = rows[activities.kind[rows] == KERNEL]
-    order = np.where(
-        linked.call[rows] == NONE, activities.start[rows],
-        trace.calls.start[linked.call[rows]] if len(trace.calls) else activities.start[rows],
-    )  # fmt: skip
-    rows = rows[np.lexsort((activities.start[rows], order))]
-    made = []
-    for i, row in enumerate(rows):
-        name, config = int(activities.name[row]), int(activities.config[row])
-        grid, block = trace.configs[config] if config != NONE else ((), ())
-        made.append(
-            Launch(
-                index=i,
-                name=labels.short_names[name],
-                demangled=trace.names[name],
-                grid=grid,
-                block=block,
-                device=int(activities.device[row]),
-                stream=int(activities.stream[row]),
-                nvtx=linked.full_path(int(row)),
-                duration_ns=known(
-                    int(activities.end[row] - activities.start[row]), "ns", "timeline"
-                ),
-                dram_bytes=NO_COUNTERS,
-                l2_bytes=NO_COUNTERS,
-                flops=NO_COUNTERS,
-            )
-        )
-    return tuple(made)
+    return step_launches(linked, labels, steps, chosen)

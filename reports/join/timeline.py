@@ -12,8 +12,21 @@ from dataclasses import dataclass
 
 import msgspec
 
-from rooflens.model import KernelRow, Launch, OperatorRow, Quantity, Roof, absent, known
+from rooflens.model import (
+    Join,
+    KernelRow,
+    Launch,
+    Op,
+    OperatorRow,
+    Quantity,
+    Roof,
+    absent,
+    known,
+)
+from rooflens.parsers.kernels import classify_name
+from rooflens.parsers.timeline.labels import class_of
 from rooflens.reports.join.counted import class_rows
+from rooflens.reports.join.kernels import Joined, join_launches
 from rooflens.reports.join.launches import LaunchMatch
 from rooflens.reports.theory.floor import bound
 from rooflens.units import NS_PER_S
@@ -115,6 +128,25 @@ def _sum(quantities: Iterable[Quantity]) -> Quantity:
     first = values[0]
     assert first.unit is not None and first.source is not None
     return known(sum(q.value for q in values if q.value is not None), first.unit, first.source)
+
+
+def join_step(launches: Sequence[Launch], ops: Sequence[Op]) -> tuple[Joined, ...]:
+    """Join the launches of one step to ops; what finds none goes by the module range around it.
+
+    A decoder layer's own launches (the residual additions) lie in a range `layer 3`, which is the
+    path of no op.
+    """
+    made = []
+    for launch, joined in zip(launches, join_launches(launches, ops), strict=True):
+        if joined.op_class != "other":
+            made.append(joined)
+            continue
+        kernel = classify_name(launch.demangled or launch.name)
+        op_class, confidence = class_of(launch.nvtx, kernel)
+        by_range = op_class != kernel.op_class
+        join = Join(method="nvtx path", confidence=confidence) if by_range else joined.join
+        made.append(Joined(join=join, op_class=op_class, part=joined.part, layer=joined.layer))
+    return tuple(made)
 
 
 def kernel_time_by_class(kernels: Iterable[KernelRow]) -> dict[str, float]:

@@ -259,6 +259,27 @@ def test_launches_come_in_launch_order_with_their_full_path(tmp_path: Path) -> N
     assert launches[0].dram_bytes.value is None
 
 
+def test_a_reading_of_our_steps_holds_mean_durations_per_launch(tmp_path: Path) -> None:
+    export = ExportFile()
+    export.domain(3, "rooflens")
+    for i, (first, second) in enumerate(((10, 100), (20, 200), (60, 300))):
+        at = 1000 * i
+        export.range(at, at + 900, "step", domain=3)
+        export.range(at + 5, at + 50, "model.layers.1.mlp.up_proj", domain=3)
+        export.launch(at + 10, at + 100, at + 100 + first, "k")
+        export.launch(at + 60, at + 300, at + 300 + second, "k")
+    launches = read(export, tmp_path).launches
+    assert [launch.duration_ns.value for launch in launches] == [30, 200]
+    assert launches[0].nvtx == ("step", "model.layers.1.mlp.up_proj")
+
+
+def test_captures_of_others_hold_no_single_launches(tmp_path: Path) -> None:
+    export = ExportFile()
+    export.range(0, 100, "decode 1")
+    export.launch(10, 20, 30)
+    assert read(export, tmp_path).launches == ()
+
+
 def test_steps_that_do_not_wait_last_from_first_to_last_device_work(tmp_path: Path) -> None:
     export = ExportFile()
     for at in (0, 100):
