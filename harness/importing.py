@@ -94,6 +94,8 @@ def describe(reading: Reading) -> str:
     if reading.machine.gpu:
         words.append(f"on {reading.machine.gpu}")
     held = plural(capture.rows, "kernel launch", "kernel launches")
+    if not capture.rows and reading.timeline is not None and reading.timeline.ranges:
+        held = f"{plural(len(reading.timeline.ranges), 'range')} and no kernel"
     return f"{' '.join(words)}, {held}."
 
 

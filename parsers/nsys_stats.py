@@ -49,6 +49,7 @@ def read(path: Path) -> Reading:
     """
     tables, skipped = read_tables(path)
     checks = [_skipped(skipped)] if skipped else []
+    checks += [check for table in tables for check in _cut(path.name, table)]
     trace_table = next((t for t in tables if t.kind == "trace"), None)
     if trace_table is not None:
         from rooflens.parsers.timeline.build import reading
@@ -79,7 +80,7 @@ def read(path: Path) -> Reading:
             file=path.name,
             format=FORMAT,
             tool="nsys",
-            rows=len(kernels) + len(ranges),
+            rows=launches,
             regime={"kernel counts": "per capture"},
         ),
         kernels=kernels,
@@ -100,6 +101,29 @@ def _skipped(lines: list[str]) -> Check:
         message=f"nsys skipped {len(lines)} reports for want of data"
         + (f": {telling[0].removeprefix('SKIPPED: ')}" if telling else "."),
     )
+
+
+def _cut(file: str, table: StatsTable) -> list[Check]:
+    """Rows that a cut file lost: its last line, and what the shares of the rest do not add up to.
+
+    nsys prints shares with one decimal, so n rows may miss 100 by n x 0.05.
+    """
+    said = []
+    if table.cut_row:
+        said.append("it ends inside a line, which was left out")
+    listed = table.listed_percent()
+    if listed is not None and listed < 99.95 - 0.05 * len(table.rows):
+        said.append(f"its rows hold {listed:.1f} % of the time")
+    if not said:
+        return []
+    return [
+        Check(
+            id="timeline-cut",
+            outcome="warning",
+            message=f"{file} is cut: {'; '.join(said)}.",
+            fix="Copy the file again, or run nsys stats again.",
+        )
+    ]
 
 
 def _kernel_rows(table: StatsTable) -> tuple[KernelRow, ...]:

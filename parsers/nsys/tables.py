@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rooflens.errors import InputError
@@ -35,6 +36,14 @@ class StatsTable:
     kind: str
     units: Mapping[str, str]
     rows: list[dict[str, str]]
+    cut_row: bool = False
+    """The file ends inside the table's last line, which was left out."""
+
+    def listed_percent(self) -> float | None:
+        """What the "Time (%)" of the rows add up to: 100, within rounding, unless rows are lost."""
+        shares = [_number(row.get("Time (%)", "")) for row in self.rows]
+        found = [share for share in shares if share is not None]
+        return sum(found) if found and len(found) == len(shares) else None
 
     def text(self, row: Mapping[str, str], *columns: str) -> str:
         """The first of the columns that the table has, or an empty string."""
@@ -109,7 +118,8 @@ def _without_path(line: str) -> str:
 def _csv_tables(text: str) -> Iterator[StatsTable]:
     table: StatsTable | None = None
     header: list[str] = []
-    for record in csv.reader(io.StringIO(text, newline="")):
+    whole = text[: text.rfind("\n") + 1]
+    for record in csv.reader(io.StringIO(whole, newline="")):
         names, units = _columns(record)
         kind = _kind(set(names))
         if kind:
@@ -121,7 +131,7 @@ def _csv_tables(text: str) -> Iterator[StatsTable]:
         elif table and header and len(record) == len(header):
             table.rows.append(dict(zip(header, record, strict=True)))
     if table:
-        yield table
+        yield replace(table, cut_row=bool(header) and whole != text)
 
 
 def _text_tables(text: str) -> Iterator[StatsTable]:
@@ -161,6 +171,7 @@ def _kind(names: set[str]) -> str:
 
 def _number(cell: str) -> float | None:
     try:
-        return float(cell.replace(",", "")) if cell else None
+        value = float(cell.replace(",", "")) if cell else math.nan
     except ValueError:
         return None
+    return value if math.isfinite(value) else None

@@ -107,3 +107,28 @@ def test_console_text_is_cut_at_the_columns(tmp_path: Path) -> None:
         ("void f<a, b>(int)", 2, 150.0),
         ("g", 1, 100.0),
     ]
+
+
+def test_a_file_that_ends_inside_a_line_loses_that_line_and_says_so(tmp_path: Path) -> None:
+    text = KERNELS.format(unit="ns") + "60.0,30,1,30,gemm\n40.0,20,1,20,flash_fwd_sp"
+    reading = nsys_stats.read(write(tmp_path, text))
+    assert [row.name for row in reading.kernels] == ["gemm"]
+    (check,) = [check for check in reading.checks if check.id == "timeline-cut"]
+    assert check.outcome == "warning"
+    assert "ends inside a line" in check.message and "60.0 %" in check.message
+
+
+def test_lost_rows_show_in_the_shares_and_rounding_does_not(tmp_path: Path) -> None:
+    def checks(rows: str) -> list[str]:
+        reading = nsys_stats.read(write(tmp_path, KERNELS.format(unit="ns") + rows))
+        return [check.id for check in reading.checks]
+
+    assert checks("60.0,30,1,30,gemm\n20.0,10,1,10,copy\n") == ["timeline-cut"]
+    assert checks("33.3,10,1,10,a\n33.3,10,1,10,b\n33.3,10,1,10,c\n") == []
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e999"])
+def test_a_number_that_is_none_is_no_number(tmp_path: Path, value: str) -> None:
+    text = KERNELS.format(unit="ns") + f"50.0,30,{value},30,gemm\n50.0,{value},1,30,copy\n"
+    with pytest.raises(InputError):
+        nsys_stats.read(write(tmp_path, text))
