@@ -91,6 +91,9 @@ def read_sample(path: Path) -> Sample:
     """Read the head of a file. Raises InputError when there is nothing to read."""
     if path.is_dir():
         raise InputError(f"{path} is a directory.", "Give the capture file inside it.")
+    if path.exists() and not path.is_file():
+        # Opening a pipe would wait for a writer that may never come.
+        raise InputError(f"{path} is a pipe or a device, not a file.", "Write it to a file first.")
     try:
         with path.open("rb") as file:
             head = file.read(SAMPLE_BYTES)

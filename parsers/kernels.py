@@ -30,6 +30,7 @@ _TELLING = re.compile(
     r"cutlass_\w+|cublasGemv\w+|Flash\w+|\w+_kernel_cuda\w*|\w+Functor(?:_\w+)?|\w+Ops(?=<)"
     r"|(?!gpu_)\b\w+_kernel_impl\w*|\w*CUDAKernelImpl|\w*Gemm\w*|\w*Conv\w*"
 )
+_TELLING_CHARACTERS = 4096
 _ITANIUM = re.compile(r"^_Z")
 
 
@@ -97,7 +98,8 @@ def short_name(name: str) -> str:
         base, inside = _stripped(name)
     last = base.rpartition("::")[2]
     if last in _NO_HELP:
-        telling = _TELLING.search(inside)
+        # Words without an end make the search quadratic; what tells a kernel stands in front.
+        telling = _TELLING.search(inside[:_TELLING_CHARACTERS])
         if telling and telling[0] != last:
             return f"{base}<{telling[0]}>"
     return base or name.strip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from pathlib import Path
 
 import pytest
@@ -86,3 +87,10 @@ def test_directories_and_missing_files(tmp_path: Path) -> None:
         detect(tmp_path)
     with pytest.raises(InputError, match="cannot be read: No such file"):
         detect(tmp_path / "nothing")
+
+
+def test_a_pipe_is_refused_and_never_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    with pytest.raises(InputError, match="is a pipe or a device"):
+        detect(pipe)
