@@ -25,9 +25,12 @@ def render_text(page: Page, width: int = DEFAULT_WIDTH, color: bool = False) -> 
         highlight=False, legacy_windows=False, color_system="standard" if color else None,
     )  # fmt: skip
     console.print(_wrapped(page.title, width, style="bold"))
-    console.print(_wrapped(page.subtitle, width, style="dim"))
+    if page.subtitle:
+        console.print(_wrapped(page.subtitle, width, style="dim"))
     console.print()
     console.print(_wrapped(page.verdict.sentence, width, style="bold"))
+    if page.verdict.losses:
+        console.print(_wrapped(page.verdict.losses, width))
     if page.changes is not None:
         console.print(_wrapped(f"Against the baseline: {page.changes.sentence}", width))
     console.print()

@@ -62,6 +62,8 @@ class Verdict:
     """The answer: one sentence, then four numbers."""
 
     sentence: str
+    losses: str
+    """Where the time above the floor went; empty where it cannot be split."""
     lead: str
     tiles: tuple[Tile, ...]
     bar_step: float

@@ -31,6 +31,7 @@ def verdict(basis: Basis, found: tuple[Finding, ...]) -> Verdict:
     comparable = basis.same_device and None not in (basis.time.value, basis.floor.value)
     return Verdict(
         sentence=_sentence(basis),
+        losses=_losses(basis),
         lead=_lead(basis, found),
         tiles=(_time_tile(basis), _floor_tile(basis), _bytes_tile(basis), _last_tile(run, found)),
         bar_step=float(basis.time.value or 0) if comparable else 0.0,
@@ -197,13 +198,20 @@ def _time_tile(basis: Basis) -> Tile:
 def _floor_tile(basis: Basis) -> Tile:
     floor, roof = basis.floor, basis.roof
     if floor.value is None or roof is None:
-        detail = floor.absent or "no roof"
-        if roof is None:
-            detail = "No roof: add --gpu NAME (for example --gpu h200) for floors and times."
-        return Tile("Floor", NONE, "", clean(detail))
+        return Tile("Floor", NONE, "", _no_floor(basis))
     kind = "prediction for" if not basis.same_device else "on"
     detail = f"{kind} {clean(roof.name, 60)}, {roof.kind}; {floor_limit(basis, roof)}"
     return Tile("Floor: cannot take less", time_text(floor.value), source_text(floor), detail)
+
+
+def _no_floor(basis: Basis) -> str:
+    """Why there is no floor, and the options that give one."""
+    if step_name(basis.run) == "captured":
+        gpu = "" if basis.roof is not None else "--gpu NAME, "
+        return f"no theory for this step: import again with {gpu}--model, --batch and --context"
+    if basis.roof is None:
+        return "No roof: add --gpu NAME (for example --gpu h200) for floors and times."
+    return clean(basis.floor.absent or "no roof")
 
 
 def floor_limit(basis: Basis, roof: Roof) -> str:
