@@ -8,9 +8,10 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
-from rooflens.model import OperatorRow, Roof, Run
+from rooflens.model import Run
 from rooflens.reports.charts.waterfall import Stage, waterfall
 from rooflens.reports.format import percent_text, time_text
+from rooflens.reports.join.waterfall import waterfall as step_waterfall
 from rooflens.reports.view.basis import Basis
 from rooflens.reports.view.cells import table
 from rooflens.reports.view.page import Cell, Chart, Column
@@ -42,18 +43,14 @@ def gap_parts(basis: Basis) -> GapParts | None:
     ):
         return None
     idle, idle_source = _idle(basis)
-    whole, busy = round(measured), round(measured) - round(idle)
-    moved = all(row.moved_bytes.value is not None for row in basis.classes) and bool(basis.classes)
-    extra = sum(_extra_ns(row, basis.roof, moved) for row in basis.classes)
-    # Requested bytes that a cache absorbed cost no DRAM time: the part ends at the busy time.
-    extra_ns = min(round(extra), max(busy - round(floor), 0))
+    split = step_waterfall(basis.classes, floor, basis.roof, float(measured), idle)
     return GapParts(
-        floor_ns=round(floor),
-        extra_bytes_ns=extra_ns,
-        inefficiency_ns=busy - round(floor) - extra_ns,
-        idle_ns=whole - busy,
-        measured_ns=whole,
-        extra_is_moved=moved,
+        floor_ns=split.floor_ns,
+        extra_bytes_ns=split.extra_bytes_ns,
+        inefficiency_ns=split.low_efficiency_ns,
+        idle_ns=split.idle_ns,
+        measured_ns=split.measured_ns,
+        extra_is_moved=split.moved,
         idle_source=idle_source,
     )
 
@@ -75,15 +72,6 @@ def _device_idle_share(run: Run) -> float | None:
         return None
     shares = [s.idle_ns / s.wall_ns for s in run.timeline.steps if s.wall_ns > 0 and s.busy_ns > 0]
     return statistics.median(shares) if shares else None
-
-
-def _extra_ns(row: OperatorRow, roof: Roof, moved: bool) -> float:
-    """Time that a class's bytes beyond the minimum need at the roof (ns)."""
-    nbytes = row.moved_bytes if moved else row.requested_bytes
-    if nbytes.value is None or row.floor_ns.value is None:
-        return 0.0
-    memory = float(nbytes.value) / roof.bandwidth_bytes_per_s * 1e9
-    return max(memory - float(row.floor_ns.value), 0.0)
 
 
 def why_no_waterfall(basis: Basis) -> str:

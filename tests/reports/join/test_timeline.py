@@ -27,9 +27,9 @@ from rooflens.reports.join.timeline import (
     kernel_time_by_class,
     kernel_time_by_family,
     unplaced_ns,
-    waterfall,
     with_times,
 )
+from rooflens.reports.join.waterfall import waterfall
 from rooflens.reports.theory.architecture import Architecture
 from tests import builders
 
