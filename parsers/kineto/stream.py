@@ -84,8 +84,9 @@ class TraceStream:
                 self._at += 1
                 continue
             value = self._value()
-            if isinstance(value, dict):
-                yield value
+            if not isinstance(value, dict):
+                raise self._wrong("an event is not an object")
+            yield value
         self._at += 1
 
     def _value(self) -> Any:
