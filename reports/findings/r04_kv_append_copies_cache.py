@@ -59,7 +59,8 @@ def detect(evidence: Evidence) -> Answer:
     first = appends[0]
     return Claim(
         title=(
-            f"Every step copies the whole KV cache: {plural(len(appends), first.name)} of up to "
+            "Every step copies the whole KV cache: "
+            f"{plural(len(appends), f'{first.name} call')} of up to "
             f"{bytes_text(max(op.bytes_out for op in appends))}"
         ),
         saved=saved,

@@ -45,6 +45,8 @@ _EVIDENCE = (
     ("counters", "ncu: bytes that DRAM moved, FLOPs that were executed"),
 )
 
+_HOST_CLOCK = ("host clock", "the clock of the process that ran the step: times on a CPU", True)
+
 
 def build_page(run: Run, baseline: Run | None = None, comparison: Comparison | None = None) -> Page:
     """Word, format and draw everything a report of `run` shows.
@@ -61,7 +63,7 @@ def build_page(run: Run, baseline: Run | None = None, comparison: Comparison | N
         subtitle=_subtitle(run),
         created=clean(run.created_at, 40),
         labels=tuple((clean(k, 40), clean(v, 120)) for k, v in sorted(run.labels.items())[:12]),
-        evidence=tuple((level, gives, level in run.evidence) for level, gives in _EVIDENCE),
+        evidence=_evidence(run),
         verdict=verdict(facts, found),
         trust=trust(run),
         where=where(facts),
@@ -75,6 +77,12 @@ def build_page(run: Run, baseline: Run | None = None, comparison: Comparison | N
         words=WORDS,
         data=_data(run),
     )
+
+
+def _evidence(run: Run) -> tuple[tuple[str, str, bool], ...]:
+    """The legend of the labels: the four levels, and the host clock if it timed the step."""
+    levels = tuple((level, gives, level in run.evidence) for level, gives in _EVIDENCE)
+    return (*levels, _HOST_CLOCK) if run.totals.step_time_ns.source == "host" else levels
 
 
 def _changes(comparison: Comparison) -> Changes:

@@ -13,6 +13,7 @@ from rooflens.reports.format import (
     quantity_text,
     source_text,
     time_range_text,
+    time_text,
 )
 from rooflens.reports.view.basis import Basis, per_what
 from rooflens.reports.view.cells import clean
@@ -116,7 +117,9 @@ def _sentence(basis: Basis, found: tuple[Finding, ...]) -> str:
     if len(found) > MAX_CARDS:
         text += f"; the first {MAX_CARDS} are shown"
     if basis.roof is None and all(finding.saving_ns is None for finding in found):
-        text += ". Ordered by bytes: without a roof there is no time; add --gpu NAME for one"
+        text += ". Ordered by bytes: without a roof there is no time"
+        if basis.run.totals.compulsory_bytes.value is not None:
+            text += "; add --gpu NAME for one"
     return text + "."
 
 
@@ -171,6 +174,13 @@ def _places(run: Run, finding: Finding) -> list[str]:
         place = op.module or "outside any module"
         source = f", {op.source_line}" if op.source_line else ""
         lines.append(clean(f"{plural(len(ops), 'op')}, e.g. {op.name} in {place}{source}"))
+        times = [spent for i in ops if (spent := run.ops[i].time_ns) is not None]
+        if len(times) == len(ops):
+            took = "would take about" if run.totals.step_time_ns.extrapolated_from else "took"
+            lines.append(
+                f"These ops {took} {time_text(sum(times))} of the step (host clock): the time of "
+                "all they do, not a saving."
+            )
     rows = [index for index in finding.kernels if 0 <= index < len(run.kernels)]
     if rows:
         name = run.kernels[rows[0]].short_name

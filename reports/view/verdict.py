@@ -89,9 +89,10 @@ def _largest_class(basis: Basis) -> str:
 def _bytes_clause(basis: Basis, subject: str) -> str:
     totals = basis.run.totals
     asked = ratio(totals.requested_bytes, totals.minimum_bytes)
-    if asked is None:
-        return ""
     requested, minimum = quantity_text(totals.requested_bytes), quantity_text(totals.minimum_bytes)
+    if asked is None:
+        known = totals.requested_bytes.value is not None
+        return f"{subject} asks memory for {requested}" if known else ""
     if asked >= NOTEWORTHY_RATIO:
         return (
             f"{subject} asks memory for {requested}, {ratio_text(asked)} the {minimum} that its "
@@ -209,6 +210,11 @@ def _no_floor(basis: Basis) -> str:
     if step_name(basis.run) == "captured":
         gpu = "" if basis.roof is not None else "--gpu NAME, "
         return f"no theory for this step: import again with {gpu}--model, --batch and --context"
+    if basis.run.totals.compulsory_bytes.value is None:
+        return (
+            "no theory for this step: a floor needs the config of a Qwen2- or Llama-shaped model "
+            "(profile run --model)"
+        )
     if basis.roof is None:
         return "No roof: add --gpu NAME (for example --gpu h200) for floors and times."
     return clean(basis.floor.absent or "no roof")

@@ -93,6 +93,7 @@ def test_text_says_what_becomes_compute_bound() -> None:
     text = run("decode", "--gpu", "rtx4090").output
     assert "q_proj becomes compute-bound at 180.4 tokens on an RTX 4090, k_proj at 258.4" in text
     assert "cannot take less than 14.1 ms (memory-bound)" in text
+    assert "at most 70.69 tokens/s" in text  # 1.008e12 / 14,258,990,088
     assert "ridge 163.89 FLOP/B" in text
     assert "context 2047 + 1 new = 2048 keys" in text
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from rooflens.model import absent
 from rooflens.reports.text import render_text
 from rooflens.reports.view import build_page
 from tests import builders
@@ -46,6 +47,17 @@ def test_color_is_only_added_on_request_and_markup_in_names_is_inert() -> None:
     assert "\x1b[1m" in render_text(page, color=True)
     named = build_page(builders.run(labels={"a": "[bold]b[/bold]"}, command=("[red]x",)))
     assert "\x1b" not in render_text(named)
+
+
+def test_a_counted_step_without_theory_says_what_it_asks_for() -> None:
+    run = sample_runs.counted_run()
+    none = absent("no theory for this step")
+    totals = replace(run.totals, minimum_bytes=none, compulsory_bytes=none, floor_ns=none)
+    text = render_text(build_page(replace(run, totals=totals, roofs=())))
+    assert "asks memory for" in text
+    assert "no time, no bytes" not in text
+    assert "profile run --model" in text
+    assert "--gpu" not in text
 
 
 def test_nothing_measured_still_gives_a_text() -> None:

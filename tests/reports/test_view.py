@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from rooflens.model import Check, Finding, Machine, Quantity, Run, StepTime, absent, known
+from rooflens.model import Check, Finding, Machine, Op, Quantity, Run, StepTime, absent, known
 from rooflens.reports.view import Page, build_page
 from rooflens.reports.view.basis import with_article
 from rooflens.reports.view.page import Table
@@ -97,6 +97,24 @@ def test_findings_are_sorted_by_time_and_the_rest_is_folded() -> None:
     tiny = tuple(replace(f, saving_bytes=sample_runs.counted(1000)) for f in many)
     small = build_page(replace(run, findings=tiny))
     assert (len(small.findings.cards), len(small.findings.more)) == (3, 9)
+
+
+def test_a_finding_says_what_its_ops_took_where_they_were_timed() -> None:
+    run = sample_runs.counted_run()
+    took = "These ops took 3.00 ms of the step (host clock)"
+    first = replace(run.findings[0], ops=(0, 1))
+    for times, said in (((1e6, 2e6), True), ((1e6, None), False)):
+        ops = tuple(Op(index=i, name="aten.cat", module="", time_ns=t) for i, t in enumerate(times))
+        page = build_page(replace(run, ops=ops, findings=(first,)))
+        assert any(took in line for line in page.findings.cards[0].evidence) is said
+
+
+def test_the_host_clock_is_in_the_legend_where_it_timed_the_step() -> None:
+    run = sample_runs.counted_run()
+    timed = replace(run.totals, step_time_ns=known(5e8, "ns", "host"))
+    labels = [level for level, _, _ in build_page(replace(run, totals=timed)).evidence]
+    assert labels[-1] == "host clock"
+    assert "host clock" not in [level for level, _, _ in build_page(run).evidence]
 
 
 def test_failed_checks_come_first_and_passed_ones_are_folded() -> None:

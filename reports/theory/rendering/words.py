@@ -17,6 +17,7 @@ from rooflens.reports.format import (
 from rooflens.reports.theory.answer import Answer, OperatorAnswer
 from rooflens.reports.theory.floor import printed_ridge
 from rooflens.reports.theory.rendering.tables import Table
+from rooflens.units import NS_PER_S
 
 _AN = frozenset("AEFHILMNORSX")
 """Letters whose names begin with a vowel: an H100, an L4, an RTX 4090."""
@@ -120,7 +121,12 @@ def verdict(answer: Answer) -> str:
         "compute": "compute-bound",
         "at the ridge": "at the ridge: too close to call",
     }[answer.bound]
-    return f"{start} {time_text(floors.step_ns)} ({side}): {memory}, {compute}."
+    rate = ""
+    # Among decodes a chunk of a prompt yields no token: only plain decodes have a rate.
+    if answer.workload == "decode" and answer.query_tokens == 1 and answer.batch:
+        tokens_per_s = answer.batch / floors.step_ns * NS_PER_S
+        rate = f" It allows at most {significant_text(tokens_per_s, 4)} tokens/s."
+    return f"{start} {time_text(floors.step_ns)} ({side}): {memory}, {compute}.{rate}"
 
 
 def roof_sentence(answer: Answer) -> str:
