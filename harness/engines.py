@@ -66,7 +66,7 @@ def _ray(
         import ray
     except ImportError:
         raise ProfilerError(
-            "--engine ray needs the ray package.", 'Install it with: pip install "rooflens[ray]"'
+            "--engine ray needs the ray package.", "Install it with: pip install ray"
         ) from None
     started = not ray.is_initialized()
     if started:

@@ -23,7 +23,7 @@ from rooflens.reading import Reading
 
 DAMAGED = absent("the result is damaged: the report holds no metric of it")
 OWN_DOMAIN = "rooflens"
-INSTALL = "pip install ncu-report (or pip install 'rooflens[ncu]')."
+INSTALL = "pip install ncu-report."
 
 
 class ActionCounters:
@@ -162,7 +162,7 @@ def _empty(path: Path, container: Container, version: str) -> InputError:
         return InputError(
             f"{path} was written by ncu {container.version}; ncu_report {version} is older and "
             "finds nothing in it.",
-            f"Upgrade: pip install -U ncu-report ({INSTALL})",
+            "Upgrade: pip install -U ncu-report.",
         )
     return InputError(
         f"{path} holds no kernel: ncu connected but profiled nothing.",
