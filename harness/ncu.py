@@ -14,6 +14,8 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from rooflens.errors import ProfilerError, UsageError
 from rooflens.harness.failures import recognise
 from rooflens.harness.process import Finished, run_program
@@ -54,6 +56,31 @@ class Replay(Record, frozen=True, kw_only=True):
 
     mode: str
     reason: str
+
+
+class NcuFailure(ProfilerError):
+    """ncu failed; `known` is the row of failures.toml that its output matched, if one did."""
+
+    def __init__(self, message: str, hint: str, known: str = "") -> None:
+        super().__init__(message, hint)
+        self.known = known
+
+
+WITHOUT: dict[str, dict[str, str]] = {
+    "clock-control": {"clock_control": "none"},
+    "memory-save": {"replay_mode": "application"},
+    "memory-backup": {"replay_mode": "application"},
+}
+"""Known failures after which a second try with other options makes sense."""
+
+
+def second_try(options: NcuOptions, failure: NcuFailure) -> NcuOptions | None:
+    """Options for another try after a failure that they avoid, or None when there is none."""
+    changes = WITHOUT.get(failure.known)
+    if changes is None:
+        return None
+    other = msgspec.structs.replace(options, **changes)
+    return None if other == options else other
 
 
 def find_ncu() -> str:
@@ -214,13 +241,13 @@ class _Kernels:
         return f'; the last kernel was number {self.count}, "{self.last[:80]}"' if self.last else ""
 
 
-def failure_of(done: Finished) -> ProfilerError:
+def failure_of(done: Finished) -> NcuFailure:
     """The error for a run of ncu that failed: by its own words where they are known."""
     known = recognise("ncu", done.output)
     if known is not None:
         still = f" Still possible: {known.still}." if known.still else ""
-        return ProfilerError(f"ncu: {known.means}.", f"{known.fix}{still}")
-    return ProfilerError(
+        return NcuFailure(f"ncu: {known.means}.", f"{known.fix}{still}", known.id)
+    return NcuFailure(
         f"ncu wrote no report; it ended with code {done.code}: {done.last_line}",
         "Run `profile doctor`.",
     )

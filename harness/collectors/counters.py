@@ -21,6 +21,7 @@ from rooflens.harness.collectors.selfcheck import copy_bytes, self_check
 from rooflens.harness.execution import join_times
 from rooflens.harness.plan import RunPlan
 from rooflens.harness.probe_kernels import COPY, GEMM
+from rooflens.harness.process import Finished
 from rooflens.harness.profiled_step import UNSAMPLED, read_ops
 from rooflens.harness.progress import Progress
 from rooflens.model import Check, Op, Run
@@ -134,13 +135,8 @@ def _capture(
     )
     expected_s = ncu.estimate_s(expected_launches(run.ops, layers), metrics.passes)
     with progress.stage(f"Profiling with ncu, set {metrics.set}", expected_s):
-        done = ncu.capture(
-            step_command(job),
-            report,
-            options,
-            timeout_s=START_S + SLOWDOWN * expected_s,
-            environment=step_environment(),
-            on_kernel=lambda number, name: progress.advance(),
+        done, options = _with_second_try(
+            step_command(job), report, options, START_S + SLOWDOWN * expected_s, progress
         )
     reading = read(report)
     if not reading.launches:
@@ -148,7 +144,7 @@ def _capture(
     warning = ncu.warning_of(done)
     said = (Check(id="ncu-warning", outcome="warning", message=f"ncu: {warning}."),)
     regime = reading.capture.regime | {
-        "replay mode": f"{replay.mode} ({replay.reason})",
+        "replay mode": f"{options.replay_mode} ({replay.reason})",
         "clock control": options.clock_control,
         "cache control": options.cache_control,
         "layers": "all" if layers is None else ", ".join(map(str, layers)),
@@ -156,6 +152,35 @@ def _capture(
     }
     capture = msgspec.structs.replace(reading.capture, regime=regime)
     return msgspec.structs.replace(reading, capture=capture), said if warning else ()
+
+
+def _with_second_try(
+    target: Sequence[str],
+    report: Path,
+    options: ncu.NcuOptions,
+    timeout_s: float,
+    progress: Progress,
+) -> tuple[Finished, ncu.NcuOptions]:
+    """Capture; where clocks may not be locked or memory not saved, once more without that."""
+
+    def once(chosen: ncu.NcuOptions) -> Finished:
+        return ncu.capture(
+            target,
+            report,
+            chosen,
+            timeout_s=timeout_s,
+            environment=step_environment(),
+            on_kernel=lambda number, name: progress.advance(),
+        )
+
+    try:
+        return once(options), options
+    except ncu.NcuFailure as failure:
+        other = ncu.second_try(options, failure)
+        if other is None:
+            raise
+        progress.note(f"{failure.message} Trying once more without it.")
+        return once(other), other
 
 
 def expected_launches(ops: Sequence[Op], layers: tuple[int, ...] | None) -> int:

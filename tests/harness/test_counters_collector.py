@@ -130,3 +130,19 @@ def test_without_permission_the_failure_names_the_fix(
         collect_counters(plan_of("auto"), run, tmp_path, Progress())
     assert "--cap-add=SYS_ADMIN" in caught.value.hint
     assert "counted bytes need no permission" in caught.value.hint
+
+
+@pytest.mark.conformance
+def test_clocks_that_may_not_be_locked_are_recorded_instead(
+    run: Run, nsight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "bin"
+    # The words are known from public reports; the second call (the first of the step) fails.
+    make_stand_in(path, nsight / "ncu-rep" / REPORT, "==ERROR== clock control denied", (2,))
+    monkeypatch.setenv("PATH", f"{path}{os.pathsep}{os.environ['PATH']}")
+    folder = tmp_path / "captures"
+    folder.mkdir()
+    found = collect_counters(plan_of("auto"), run, folder, Progress())
+    asked = [call[call.index("--clock-control") + 1] for call in calls(path)]
+    assert asked == ["base", "base", "none", "base"]
+    assert found.captures[0].regime["clock control"] == "none"

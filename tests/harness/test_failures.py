@@ -42,6 +42,7 @@ REPORTED = {  # messages that are known from public reports only
         "Report was created in Nsight Systems version (2024.1), newer than your current version":
             "nsys-older-than-report",
         "ModuleNotFoundError: No module named 'nsysstats'": "nsys-stats-module",
+        "Hardware tracing used for CUDA tracing": "nsys-hardware-tracing",
         "SKIPPED: x.sqlite does not contain CUDA kernel data.": "nsys-no-cuda-data",
     },
 }  # fmt: skip

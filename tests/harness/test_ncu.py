@@ -71,6 +71,17 @@ def test_replay_follows_the_memory() -> None:
     assert "22,548,578,304 bytes" in chosen.reason
 
 
+def test_a_second_try_avoids_what_failed() -> None:
+    def after(known: str, options: ncu.NcuOptions) -> ncu.NcuOptions | None:
+        return ncu.second_try(options, ncu.NcuFailure("ncu: it failed.", "Fix it.", known))
+
+    plain = ncu.NcuOptions()
+    assert after("clock-control", plain) == ncu.NcuOptions(clock_control="none")
+    assert after("memory-save", plain) == ncu.NcuOptions(replay_mode="application")
+    assert after("counter-permission", plain) is None
+    assert after("clock-control", ncu.NcuOptions(clock_control="none")) is None
+
+
 def test_estimate_grows_with_launches_and_passes() -> None:
     assert ncu.estimate_s(100, 30) == pytest.approx(65)
     assert ncu.estimate_s(200, 1) == 2 * ncu.estimate_s(100, 1)
