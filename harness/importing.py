@@ -89,7 +89,7 @@ def describe(reading: Reading) -> str:
     """What a file was found to be, in one sentence."""
     capture = reading.capture
     words = [f"{capture.file}: {title(reading.format)}"]
-    if capture.tool not in ("", "ncu", "nsys"):
+    if capture.tool not in ("", "ncu", "nsys", "torch"):
         words.append(f"of {capture.tool}")
     if reading.machine.gpu:
         words.append(f"on {reading.machine.gpu}")

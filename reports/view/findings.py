@@ -114,6 +114,7 @@ def _sentence(basis: Basis, found: tuple[Finding, ...]) -> str:
         requested = basis.run.totals.requested_bytes.value
         if requested:
             text += f" ({percent_text(saved / requested)} of the requested bytes)"
+        text += _readers(basis, saved, sum(f.consumer_bytes.value or 0 for f in found))
     if len(found) > MAX_CARDS:
         text += f"; the first {MAX_CARDS} are shown"
     if basis.roof is None and all(finding.saving_ns is None for finding in found):
@@ -121,6 +122,15 @@ def _sentence(basis: Basis, found: tuple[Finding, ...]) -> str:
         if basis.run.totals.compulsory_bytes.value is not None:
             text += "; add --gpu NAME for one"
     return text + "."
+
+
+def _readers(basis: Basis, saved: float, less: float) -> str:
+    """What the readers of removed tensors ask for less, where that fits into the gap as well."""
+    totals = basis.run.totals
+    gap = (totals.requested_bytes.value or 0) - (totals.compulsory_bytes.value or 0)
+    if not less or saved + less > gap:
+        return ""
+    return f"; the ops that read these tensors ask for {bytes_text(less)} less as well"
 
 
 def _card(basis: Basis, finding: Finding) -> Card:

@@ -117,6 +117,15 @@ def test_the_host_clock_is_in_the_legend_where_it_timed_the_step() -> None:
     assert "host clock" not in [level for level, _, _ in build_page(run).evidence]
 
 
+@pytest.mark.parametrize(("less", "said"), [(20_000_000, True), (2_000_000_000, False)])
+def test_readers_of_removed_tensors_are_named_where_they_fit(less: int, said: bool) -> None:
+    run = sample_runs.counted_run()
+    first = replace(run.findings[0], consumer_bytes=sample_runs.counted(less))
+    sentence = build_page(replace(run, findings=(first,))).findings.sentence
+    assert ("these tensors ask for 20.00 MB less as well" in sentence) is said
+    assert ("less as well" in sentence) is said
+
+
 def test_failed_checks_come_first_and_passed_ones_are_folded() -> None:
     trust = build_page(sample_runs.counted_run()).trust
     assert [line.mark for line in trust.problems] == ["Failed", "Warning"]
