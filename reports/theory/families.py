@@ -22,6 +22,8 @@ CORE_FIELDS = (
     "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
 )  # fmt: skip
 
+MAX_LAYERS = 10_000
+
 Config = Mapping[str, Any]
 
 
@@ -65,7 +67,7 @@ def _dense(config: Config, name: str, **traits: Any) -> Architecture:
             f"{name}: num_attention_heads {heads} is no multiple of num_key_value_heads {kv_heads}."
         )
     weights_dtype, quantised_by = stored_format(config)
-    traits.setdefault("kinds", (LayerKind(count=_size(config, "num_hidden_layers")),))
+    traits.setdefault("kinds", (LayerKind(count=_layers(config)),))
     return Architecture(
         name=name,
         family=str(config["model_type"]),
@@ -250,7 +252,7 @@ def _kinds(
     """Group layers that are alike, in order. `layer_types` in the configuration wins."""
     window = config.get("sliding_window")
     types = config.get("layer_types")
-    layers = range(_size(config, "num_hidden_layers"))
+    layers = range(_layers(config))
     if types is not None and len(types) == len(layers):
         windowed = lambda layer: types[layer] == "sliding_attention"  # noqa: E731
     traits = [(int(window) if window and windowed(i) else None, sparse(i)) for i in layers]
@@ -267,6 +269,17 @@ def _require(config: Config, fields: Iterable[str], name: str) -> None:
             f"{name}: the configuration lacks {_listed(missing)}.",
             f'A "{config.get("model_type")}" model has no size without it.',
         )
+
+
+def _layers(config: Config) -> int:
+    """Layers are walked one by one, so a number of them that no model has must not get through."""
+    layers = _size(config, "num_hidden_layers")
+    if layers > MAX_LAYERS:
+        raise InputError(
+            f'The configuration has "num_hidden_layers": {layers}, more than {MAX_LAYERS}.',
+            "Correct the configuration.",
+        )
+    return layers
 
 
 def _size(config: Config, field: str, default: int | None = None) -> int:

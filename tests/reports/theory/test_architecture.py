@@ -153,6 +153,10 @@ def test_an_unknown_family_names_itself_and_what_it_lacks() -> None:
         ({"hidden_size": "64"}, "it is '64'"),
         ({"num_hidden_layers": True}, "it is True"),
         (
+            {"num_hidden_layers": 10**18},
+            '"num_hidden_layers": 1000000000000000000, more than 10000',
+        ),
+        (
             {"model_type": "mixtral", "num_local_experts": 2, "num_experts_per_tok": 3},
             "num_experts_per_tok 3 exceeds num_local_experts 2",
         ),
