@@ -317,14 +317,16 @@ def _join_check(kernels: Sequence[KernelRow], joined: Sequence[Joined]) -> list[
         return []
     methods = Counter(to.join.method for to in joined)
     by = ", ".join(
-        f"{count_text(number)} by {method}"
+        f"{count_text(number)} "
+        f"{'guessed from kernel names' if method == 'name class' else f'by {method}'}"
         for method, number in methods.items()
         if method != "none"
     )
     unknown = [k.short_name for k in kernels if k.family == UNKNOWN]
     classed = count_text(len(joined) - methods["none"])
-    message = f"{classed} of {plural(len(joined), 'launch', 'launches')} have an operator class "
-    message += f"({by or 'none'})."
+    have = "has" if len(joined) == 1 else "have"
+    message = f"{classed} of {plural(len(joined), 'launch', 'launches')} {have} an operator class"
+    message += f": {by}." if by else "."
     if unknown:
         shown = ", ".join(name[:60] for name in unknown[:5])
         more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""

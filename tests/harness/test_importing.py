@@ -35,7 +35,7 @@ def test_a_capture_becomes_a_run(tmp_path: Path) -> None:
     assert (norm.count, norm.op_class, norm.join.method) == (2, "norm", "name class")
     assert (mystery.family, mystery.join.method) == ("unknown", "none")
     (check,) = [c for c in run.checks if c.id == "kernel-join"]
-    assert check.message.startswith("2 of 3 launches have an operator class (2 by name class)")
+    assert check.message.startswith("2 of 3 launches have an operator class: 2 guessed from")
     assert "Unknown names: mystery" in check.message
 
 
