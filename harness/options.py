@@ -5,7 +5,9 @@ Values are checked in callbacks that raise UsageError, so that a mistake is answ
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,6 +26,25 @@ ATTENTIONS = ("eager", "sdpa", "flash_attention_2")
 DEVICES = ("auto", "cuda", "cpu", "meta")
 DTYPES = ("bfloat16", "float16", "float32")
 LOGITS = ("last", "all")
+
+
+def recorded_command(words: Iterable[str]) -> tuple[str, ...]:
+    """The command line as a run keeps it: `~` for this home and `.` for this directory.
+
+    A home need not be below /home, so patterns alone cannot find it in a page that is shared.
+    """
+    private: dict[str, str] = {}
+    with contextlib.suppress(RuntimeError):  # nobody's home
+        home = Path.home()
+        private |= {str(home): "~", str(home.resolve()): "~"}
+    with contextlib.suppress(FileNotFoundError):  # the directory we are in was removed
+        private |= {str(Path.cwd()): "."}
+    kept = []
+    for word in words:
+        for path in sorted((p for p in private if len(p) > 1), key=len, reverse=True):
+            word = re.sub(rf"{re.escape(path)}(?=$|[/:,])", private[path], word)
+        kept.append(word)
+    return tuple(kept)
 
 
 def count(minimum: int) -> Callback:

@@ -73,4 +73,4 @@ def command(
 def _command(files: tuple[Path, ...]) -> tuple[str, ...]:
     """The command line with file names instead of paths, which may be private."""
     names = {str(path): path.name for path in files}
-    return ("profile", *(names.get(word, word) for word in sys.argv[1:]))
+    return ("profile", *opt.recorded_command(names.get(word, word) for word in sys.argv[1:]))

@@ -100,7 +100,9 @@ def command(
         refuse_existing(output, force)
     progress = terminal_progress()
     with progress.stage("Looking at the machine"):  # torch, when the device is `auto`
-        plan = make_plan(RunOptions(command=("profile", *sys.argv[1:]), **options))
+        plan = make_plan(
+            RunOptions(command=("profile", *opt.recorded_command(sys.argv[1:])), **options)
+        )
     with tempfile.TemporaryDirectory(prefix="rooflens-") as scratch:
         run = run_step(plan, progress, Path(scratch))
         directory = output if output is not None else default_directory(run)

@@ -56,7 +56,7 @@ def _time_clause(basis: Basis) -> str:
         if floor.value is None or roof is None:
             return ""
         return (
-            f"on {with_article(roof.name)} this {step} cannot take less than "
+            f"on {with_article(clean(roof.name, 60))} this {step} cannot take less than "
             f"{time_text(floor.value)} (prediction, not measured)"
         )
     takes = "would take about" if time.extrapolated_from else "takes"
@@ -65,7 +65,7 @@ def _time_clause(basis: Basis) -> str:
         return spent + _largest_class(basis)
     least = time_text(floor.value)
     if not basis.same_device:
-        on = with_article(roof.name)
+        on = with_article(clean(roof.name, 60))
         return f"{spent} here; on {on} it cannot take less than {least} (prediction)"
     if time.value < floor.value:
         return (

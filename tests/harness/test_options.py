@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -98,3 +99,25 @@ def test_labels_are_pairs_and_the_last_of_a_key_wins() -> None:
 def test_json_is_short_for_format_json() -> None:
     assert opt.chosen_format("text", True) == "json"
     assert opt.chosen_format("markdown", False) == "markdown"
+
+
+def test_a_recorded_command_names_neither_home_nor_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, here = tmp_path / "lustre" / "alice", tmp_path / "work"
+    home.mkdir(parents=True)
+    here.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(here)
+    words = ["--model", f"{home}/m", f"--weights={home}", f"{here}/out", f"{home}2/m", "1,2"]
+    assert opt.recorded_command(words) == (
+        "--model", "~/m", "--weights=~", "./out", f"{home}2/m", "1,2",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("home", ["/", ""])
+def test_a_home_that_is_no_folder_of_a_person_hides_nothing(
+    monkeypatch: pytest.MonkeyPatch, home: str
+) -> None:
+    monkeypatch.setenv("HOME", home)
+    assert opt.recorded_command(["-o", "/data/x"]) == ("-o", "/data/x")

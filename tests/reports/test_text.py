@@ -63,3 +63,11 @@ def test_a_counted_step_without_theory_says_what_it_asks_for() -> None:
 def test_nothing_measured_still_gives_a_text() -> None:
     text = render_text(build_page(builders.run()))
     assert "no time, no bytes and no kernels" in text
+
+
+def test_the_name_of_a_roof_is_foreign_text() -> None:
+    run = sample_runs.counted_run()
+    roofs = tuple(replace(roof, name="H200\x1b]0;x\x07\nnext") for roof in run.roofs)
+    text = render_text(build_page(replace(run, roofs=roofs)))
+    assert roofs and "H200" in text
+    assert not {"\x1b", "\x07"} & set(text)
