@@ -241,3 +241,20 @@ def test_the_reference_step_of_the_7b_on_meta() -> None:
     assert found["R03"].saving_bytes.value == 939_524_096
     assert "R04" in found
     assert run.model.params == 7_615_616_512
+
+
+def test_the_fastest_step_decides_whether_the_ceilings_were_beaten(
+    tiny: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rooflens.harness import running
+
+    asked: list[float | None] = []
+
+    def keep(plan: object, roofs: Any, step_ns: float | None, progress: object) -> Any:
+        asked.append(step_ns)
+        return roofs
+
+    monkeypatch.setattr(running, "raise_if_beaten", keep)
+    run = run_tiny(tiny, steps=5)
+    assert asked == [pytest.approx(min(run.step_times_ns))]
+    assert run.totals.step_time_ns.value != asked[0]

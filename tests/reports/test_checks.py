@@ -144,6 +144,13 @@ def test_a_step_that_fits_in_the_cache_does_not_blame_the_roof() -> None:
     assert "150.0 MB stay in the 100.0 MB last-level cache" in check.message
 
 
+def test_one_step_below_the_floor_says_that_the_ceilings_are_too_low() -> None:
+    check = found(timed(932.0, 2420.0, 2900.0, floor=1220.0), "floor")
+    assert check is not None and check.outcome == "warning"
+    assert "932 ns" in check.message and "busier machine" in check.message
+    assert outcome(timed(1300.0, 2420.0, 2900.0, floor=1220.0), "floor") == "passed"
+
+
 def test_the_fix_for_a_wrong_roof_depends_on_its_kind() -> None:
     measured = found(timed(100.0, floor=150.0), "floor")
     sheet = found(timed(100.0, floor=150.0, roofs=(roof(kind="data sheet"),)), "floor")
