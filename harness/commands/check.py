@@ -105,5 +105,5 @@ def _rendered(answers: tuple[Answer, ...], format: str) -> str:
     ]
     quiet = len(answers) - len(lines)
     if quiet:
-        lines.append(f"passed  {plural(quiet, 'finding')} that must not be there")
+        lines.append(f"passed  {plural(quiet, 'rule')} that must stay clear")
     return "\n".join(lines) + "\n" if lines else "The budget sets no limit.\n"
