@@ -86,13 +86,15 @@ def read_file(path: Path) -> Reading:
 
 
 def describe(reading: Reading) -> str:
-    """What a file was found to be, in one sentence."""
+    """What a file was found to be, in one sentence; its own words cannot steer a terminal."""
+    from rooflens.reports.view.cells import clean
+
     capture = reading.capture
     words = [f"{capture.file}: {title(reading.format)}"]
     if capture.tool not in ("", "ncu", "nsys", "torch"):
         words.append(f"of {capture.tool}")
     if reading.machine.gpu:
-        words.append(f"on {reading.machine.gpu}")
+        words.append(f"on {clean(reading.machine.gpu)}")
     held = plural(capture.rows, "kernel launch", "kernel launches")
     if not capture.rows and reading.timeline is not None and reading.timeline.ranges:
         held = f"{plural(len(reading.timeline.ranges), 'range')} and no kernel"

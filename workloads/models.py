@@ -167,6 +167,12 @@ def _skeleton(config: Any, dtype: torch.dtype) -> Any:
     auto: Any = _auto_model()
     try:
         return _empty_model(auto, config, dtype)
+    except KeyError as error:  # a table of its own has no such activation or rope type
+        raise UsageError(
+            f"transformers cannot build this model: it knows no {error} that the configuration "
+            "asks for.",
+            "Correct the configuration, or install a transformers that knows it.",
+        ) from None
     except ValueError as error:
         first = str(error).split(". ")[0].splitlines()[0]
         raise UsageError(f"transformers cannot build this model: {first}.") from None

@@ -208,3 +208,15 @@ def test_every_readable_capture_of_the_manifest_becomes_a_run(nsight: Path) -> N
         for kernel in run.kernels:
             for quantity in (kernel.duration_ns, kernel.dram_bytes, kernel.flops, kernel.intensity):
                 assert quantity.value is not None or quantity.absent
+
+
+def test_the_name_of_a_gpu_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    event = {"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2, "pid": 0, "tid": 7}
+    trace = {
+        "deviceProperties": [{"id": 0, "name": "H200\x1b]0;x\x07"}],
+        "traceEvents": [event | {"args": {"device": 0, "stream": 7, "correlation": 1}}],
+    }
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(trace), "utf-8")
+    (found,) = import_files([path]).found
+    assert "H200" in found and not {"\x1b", "\x07"} & set(found)

@@ -126,3 +126,15 @@ def test_an_attention_that_a_model_lacks_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config), "utf-8")
     with pytest.raises(UsageError, match="cannot build this model"):
         build("decode", str(tmp_path), context=2, device="meta", attention="sdpa")
+
+
+@pytest.mark.parametrize(
+    "changes", [{"hidden_act": "nope"}, {"rope_scaling": {"rope_type": "nope", "factor": 2.0}}]
+)
+def test_a_word_that_transformers_does_not_know_is_refused(
+    tmp_path: Path, tiny: str, changes: dict[str, object]
+) -> None:
+    config = json.loads(Path(tiny).read_text("utf-8"))
+    (tmp_path / "config.json").write_text(json.dumps(config | changes), "utf-8")
+    with pytest.raises(UsageError, match="knows no 'nope'"):
+        build("decode", str(tmp_path), context=2, device="meta")
