@@ -96,12 +96,19 @@ def model_config(spec: StepSpec) -> Any:
             values["layer_types"] = values["layer_types"][: spec.layers]
     values.pop("torch_dtype", None)
     values.pop("dtype", None)
+    if values.get("head_dim", 0) is None:  # "not given" in some public configurations
+        values.pop("head_dim")
     try:
         config = AutoConfig.for_model(kind, **values)
     except ValueError:
         raise UsageError(
             f'transformers here does not know the architecture "{kind}" of {spec.model}.',
             "Use a Qwen2- or Llama-shaped model, or a newer transformers.",
+        ) from None
+    except Exception as error:  # transformers checks types with exceptions of several libraries
+        raise UsageError(
+            f"transformers does not accept the configuration of {spec.model}: {_one_line(error)}",
+            "Correct the configuration.",
         ) from None
     config._attn_implementation = _attention(spec)
     return config
@@ -176,6 +183,16 @@ def _skeleton(config: Any, dtype: torch.dtype) -> Any:
     except ValueError as error:
         first = str(error).split(". ")[0].splitlines()[0]
         raise UsageError(f"transformers cannot build this model: {first}.") from None
+    except (TypeError, AttributeError) as error:  # a value of the configuration has a wrong type
+        raise UsageError(
+            f"transformers cannot build this model: {_one_line(error)}",
+            "Correct the configuration.",
+        ) from None
+
+
+def _one_line(error: Exception) -> str:
+    words = " ".join(str(error).split())
+    return (words if len(words) <= 200 else f"{words[:199]}…").rstrip(".") + "."
 
 
 def _empty_model(auto: Any, config: Any, dtype: torch.dtype) -> Any:

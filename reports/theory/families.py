@@ -253,7 +253,7 @@ def _kinds(
     window = config.get("sliding_window")
     types = config.get("layer_types")
     layers = range(_layers(config))
-    if types is not None and len(types) == len(layers):
+    if isinstance(types, list | tuple) and len(types) == len(layers):
         windowed = lambda layer: types[layer] == "sliding_attention"  # noqa: E731
     traits = [(int(window) if window and windowed(i) else None, sparse(i)) for i in layers]
     return tuple(

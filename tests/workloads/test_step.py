@@ -138,3 +138,24 @@ def test_a_word_that_transformers_does_not_know_is_refused(
     (tmp_path / "config.json").write_text(json.dumps(config | changes), "utf-8")
     with pytest.raises(UsageError, match="knows no 'nope'"):
         build("decode", str(tmp_path), context=2, device="meta")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"rms_norm_eps": "x"}, {"rope_theta": "x"}, {"quantization_config": 3}, {"use_cache": []}],
+)
+def test_a_value_of_a_wrong_type_is_refused_in_one_line(
+    tmp_path: Path, tiny: str, changes: dict[str, object]
+) -> None:
+    config = json.loads(Path(tiny).read_text("utf-8"))
+    (tmp_path / "config.json").write_text(json.dumps(config | changes), "utf-8")
+    with pytest.raises(UsageError, match="transformers") as caught:
+        build("decode", str(tmp_path), context=2, device="meta")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_head_size_of_null_is_one_that_is_not_given(tmp_path: Path, tiny: str) -> None:
+    config = json.loads(Path(tiny).read_text("utf-8"))
+    config.pop("head_dim", None)
+    (tmp_path / "config.json").write_text(json.dumps(config | {"head_dim": None}), "utf-8")
+    assert build("decode", str(tmp_path), context=2, device="meta").run() is not None
