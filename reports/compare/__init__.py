@@ -15,6 +15,7 @@ import msgspec
 
 from rooflens.errors import UsageError
 from rooflens.model import Quantity, Run, absent
+from rooflens.reports.compare.baseline_rules import allowed, answers, clock_reason
 from rooflens.reports.compare.deltas import MEASURED, count, delta, gap, pool
 from rooflens.reports.compare.environment import differences, failures, forbidden
 from rooflens.reports.compare.findings import compare_findings, rules_answered
@@ -56,11 +57,12 @@ def compare(base: Sequence[Run], head: Sequence[Run], options: Options | None = 
     options = options or Options()
     environment = differences(base, head)
     why = {aspect: forbidden(environment, aspect) for aspect in Aspect}
+    found = answers(base, head)
     forbids = Forbidden(
         counted=why[Aspect.COUNTED],
         moved=why[Aspect.MOVED],
         kernels=why[Aspect.KERNELS],
-        time=why[Aspect.TIME] or _time_evidence(base, head),
+        time=why[Aspect.TIME] or _time_evidence(base, head) or clock_reason(found),
         failed=failures(environment),
     )
     kernels = compare_kernels(base, head, options, forbids)
@@ -73,6 +75,7 @@ def compare(base: Sequence[Run], head: Sequence[Run], options: Options | None = 
     patterns = find_patterns(evidence)
     judged = judge(evidence, patterns)
     blocked = bool(forbids.counted)
+    differing = () if blocked else allowed(found, forbids)
     return Comparison(
         verdict=judged.verdict,
         sentence=judged.sentence,
@@ -88,7 +91,8 @@ def compare(base: Sequence[Run], head: Sequence[Run], options: Options | None = 
         kernels=tuple(kernels.changes),
         findings=() if blocked else tuple(compare_findings(base, head)),
         patterns=patterns,
-        rules=() if blocked else rules_answered(base, head),
+        differences=differing,
+        rules=() if blocked else rules_answered(base, head, differing),
         renamed_modules=operators.renamed,
         matched_kernels=kernels.matched,
         workload=_workload(head[0]),

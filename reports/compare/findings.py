@@ -20,14 +20,21 @@ def compare_findings(base: Sequence[Run], head: Sequence[Run]) -> list[FindingCh
     return sorted(changes, key=lambda change: -abs(change.saving_bytes.change or 0))
 
 
-def rules_answered(base: Sequence[Run], head: Sequence[Run]) -> tuple[str, ...]:
-    """Rules that both sides asked and that the head could look at: a gate may rest on them."""
+def rules_answered(
+    base: Sequence[Run], head: Sequence[Run], differences: Sequence[Finding] = ()
+) -> tuple[str, ...]:
+    """Rules that both sides asked and that the head could look at: a gate may rest on them.
+
+    `differences` are the answers of rules that look at both sides at once.
+    """
     sides = [_by_rule(side) for side in (base, head)]
-    return tuple(
+    answered = {
         rule
-        for rule in sorted(set(sides[0]) & set(sides[1]))
+        for rule in set(sides[0]) & set(sides[1])
         if _outcome(sides[1][rule]) != "could_not_look"
-    )
+    }
+    answered |= {finding.rule for finding in differences if finding.outcome != "could_not_look"}
+    return tuple(sorted(answered))
 
 
 def _by_rule(side: Sequence[Run]) -> dict[str, list[Finding]]:

@@ -9,7 +9,7 @@
     flops>0%          requested or executed FLOPs of the step grew by more
     op-flops>0%       the same for any operator class
     time>5%           the step time regressed by more
-    finding:R03       the finding appeared or grew (finding:any for every rule)
+    finding:R03       the finding appeared or grew, or two runs show it (finding:any: every rule)
     never             report only
 
 Exit code 1: a condition failed. 3: none failed, but one could not be judged. 0: all passed.
@@ -226,6 +226,11 @@ def _finding(comparison: Comparison, condition: Condition) -> Found:
         f"{change.rule} {change.kind}: {change.title}"
         for change in chosen
         if change.kind in ("appeared", "grew")
+    ]
+    failures += [
+        f"{finding.rule} found against the base: {finding.title}"
+        for finding in comparison.differences
+        if finding.outcome == "found" and _is_about(condition, finding.rule)
     ]
     unknown = [f"{change.rule}: {change.note}" for change in chosen if change.note]
     if not any(_is_about(condition, rule) for rule in comparison.rules):

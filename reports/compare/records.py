@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from rooflens.model import Quantity, Record
+from rooflens.model import Finding, Quantity, Record
 
 COMPARISON_VERSION = 1
 
@@ -184,6 +184,8 @@ class Comparison(Record, frozen=True, kw_only=True):
     kernels: tuple[KernelChange, ...]
     findings: tuple[FindingChange, ...]
     patterns: tuple[Pattern, ...]
+    differences: tuple[Finding, ...] = ()
+    """Answers of the rules that need two runs, about the first run of each side."""
     rules: tuple[str, ...] = ()
     """Rules of findings that the head could look at and that both sides asked."""
     renamed_modules: int = 0

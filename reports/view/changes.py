@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rooflens.model import Quantity
+from rooflens.model import Finding, Quantity
 from rooflens.reports.compare.deltas import METRIC_NAMES, NOT_JUDGED
 from rooflens.reports.compare.records import (
     Comparison,
@@ -42,6 +42,7 @@ def changes(comparison: Comparison) -> Changes:
         _ops(comparison.ops),
         _kernels(comparison.kernels),
         _findings(comparison.findings),
+        _differences(comparison.differences),
     ]
     notes = [*comparison.reasons, *(pattern.sentence for pattern in comparison.patterns)]
     notes += [_time(comparison), *comparison.notes]
@@ -234,6 +235,33 @@ def _findings(changed: Sequence[FindingChange]) -> Table | None:
         for change in changed[:MAX_ROWS]
     ]
     return table("changes-findings", "Findings that changed", _COLUMNS, rows) if rows else None
+
+
+def _differences(answers: Sequence[Finding]) -> Table | None:
+    """Findings of the rules that need both runs; what could not be looked at stands below."""
+    columns = (
+        Column("Rule", numeric=False),
+        Column("What the two runs show", numeric=False),
+        Column("Evidence", numeric=False),
+        Column("What to do", numeric=False),
+    )
+    rows = [
+        [
+            words(finding.rule),
+            Cell(clean(finding.title, 300)),
+            Cell(clean("; ".join(finding.evidence[:6]), 600)),
+            Cell(clean(finding.remedy, 300)),
+        ]
+        for finding in answers
+        if finding.outcome == "found"
+    ]
+    unseen = [
+        clean(f"{finding.rule} could not look: {finding.confidence_reason}", 300)
+        for finding in answers
+        if finding.outcome == "could_not_look"
+    ]
+    caption = "Findings that only the comparison shows"
+    return table("changes-differences", caption, columns, rows, unseen) if rows else None
 
 
 def _more(count: int) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rooflens.model import Finding
 from rooflens.reports.compare.deltas import METRIC_NAMES, NOT_JUDGED, change_text
 from rooflens.reports.compare.gate import Answer
 from rooflens.reports.compare.records import (
@@ -57,6 +58,8 @@ def render_text(comparison: Comparison, answers: Sequence[Answer]) -> str:
     lines += _section("Modules", [_op(change) for change in comparison.ops])
     lines += _section("Kernels", [_kernel(change) for change in comparison.kernels])
     lines += _section("Findings", [_finding(change) for change in comparison.findings])
+    two_runs = [finding for finding in comparison.differences if finding.outcome == "found"]
+    lines += _section("Shown by the comparison", [_difference(finding) for finding in two_runs])
     told = [pattern.sentence for pattern in comparison.patterns]
     lines += _section("Together", [[clean(text, 600)] for text in told])
     lines += _section("Not compared", not_compared(comparison))
@@ -175,6 +178,14 @@ def _finding(change: FindingChange) -> list[str]:
     saving = change.saving_bytes
     size = change_text(saving) if saving.change is not None else NONE
     return [clean(change.rule, 40), change.kind, size, clean(change.title, 120)]
+
+
+def _difference(finding: Finding) -> list[str]:
+    return [
+        clean(finding.rule, 40),
+        clean(finding.title, 120),
+        clean("; ".join(finding.evidence[:3]), 240),
+    ]
 
 
 def not_compared(comparison: Comparison) -> list[list[str]]:
