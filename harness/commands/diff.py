@@ -108,10 +108,11 @@ def command(
     )
     with without_collector():
         runs = read_runs([head, *more_head])
-        comparison = compare(read_runs([base, *more_base]), runs, options)
+        base_runs = read_runs([base, *more_base])
+        comparison = compare(base_runs, runs, options)
     answers = evaluate(comparison, conditions)
     chosen = chosen_format(format, as_json)
-    text = _rendered(comparison, answers, chosen, runs[0])
+    text = _rendered(comparison, answers, chosen, (base_runs[0], runs[0]))
     if output is None and chosen == "html":
         output = Path("changes.html")
     if output is None or str(output) == "-":
@@ -123,12 +124,14 @@ def command(
     return exit_code(answers)
 
 
-def _rendered(comparison: Comparison, answers: tuple[Answer, ...], format: str, head: Run) -> str:
+def _rendered(
+    comparison: Comparison, answers: tuple[Answer, ...], format: str, sides: tuple[Run, Run]
+) -> str:
     if format == "html":
         from rooflens.reports.html import render_html
         from rooflens.reports.view import build_page
 
-        return render_html(build_page(head, comparison=comparison))
+        return render_html(build_page(sides[1], sides[0], comparison))
     from rooflens.reports.compare.renderers import render
 
     return render(comparison, answers, format)

@@ -9,19 +9,20 @@ kernels, timeline (with waterfall), changes, measured, words. `page.py` holds th
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from rooflens.model import Run
+from rooflens.model import Finding, Run
 from rooflens.reports.format import count_text, keys_text, plural
-from rooflens.reports.view.basis import basis, machine_name
+from rooflens.reports.view.basis import Basis, basis, machine_name
 from rooflens.reports.view.cells import clean
 from rooflens.reports.view.findings import findings, found_by_saving
 from rooflens.reports.view.kernels import kernels
 from rooflens.reports.view.measured import measured
 from rooflens.reports.view.operators import operators
-from rooflens.reports.view.page import Changes, Page
+from rooflens.reports.view.page import Changes, Page, Verdict
 from rooflens.reports.view.redact import redacted
 from rooflens.reports.view.roofline import roofline_section
 from rooflens.reports.view.timeline import timeline_view
@@ -64,7 +65,7 @@ def build_page(run: Run, baseline: Run | None = None, comparison: Comparison | N
         created=clean(run.created_at, 40),
         labels=tuple((clean(k, 40), clean(v, 120)) for k, v in sorted(run.labels.items())[:12]),
         evidence=_evidence(run),
-        verdict=verdict(facts, found),
+        verdict=_verdict(facts, found, baseline, comparison),
         trust=trust(run),
         where=where(facts),
         findings=findings(facts, found),
@@ -83,6 +84,20 @@ def _evidence(run: Run) -> tuple[tuple[str, str, bool], ...]:
     """The legend of the labels: the four levels, and the host clock if it timed the step."""
     levels = tuple((level, gives, level in run.evidence) for level, gives in _EVIDENCE)
     return (*levels, _HOST_CLOCK) if run.totals.step_time_ns.source == "host" else levels
+
+
+def _verdict(
+    facts: Basis, found: tuple[Finding, ...], baseline: Run | None, comparison: Comparison | None
+) -> Verdict:
+    """The verdict; with a baseline and its comparison every tile says old → new."""
+    said = verdict(facts, found)
+    if baseline is None or comparison is None:
+        return said
+    from rooflens.reports.view.tile_changes import with_changes
+
+    old = redacted(baseline)
+    before = verdict(basis(old), found_by_saving(old)).tiles
+    return replace(said, tiles=with_changes(said.tiles, before, comparison))
 
 
 def _changes(comparison: Comparison) -> Changes:

@@ -55,6 +55,9 @@ class Tile:
     value: str
     source: str
     detail: str
+    change: str = ""
+    """Old → new with arrow, sign and word; only with a baseline."""
+    change_css: str = ""
 
 
 @dataclass(frozen=True)
