@@ -31,8 +31,8 @@ TABLES = ("operators", "kernels", "findings")
     "--output",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Where to write; - is standard output.  [default: report.html beside run.json; "
-    "standard output for other formats]",
+    help="Where to write; - is standard output.  [default: report.html and "
+    "summary.md beside run.json; standard output for other formats]",
 )
 @json_option
 def command(
@@ -58,6 +58,10 @@ def command(
     chosen = chosen_format(format, as_json)
     text = _rendered(run, base, chosen, table)
     if output is None and chosen == "html":
+        # A run directory holds both: one must not tell an older story than the other.
+        summary = run_json_path(run_path).with_name("summary.md")
+        _write(summary, _rendered(run, base, "markdown", table))
+        click.echo(f"Wrote {summary}")
         output = run_json_path(run_path).with_name("report.html")
     if output is None or str(output) == "-":
         click.echo(text, nl=False)

@@ -34,8 +34,16 @@ def test_html_goes_beside_run_json(run_directory: Path, capsys: pytest.CaptureFi
     assert profile("report", str(run_directory)) == 0
     page = (run_directory / "report.html").read_text("utf-8")
     assert "This decode step takes 2.50 ms" in page
-    assert capsys.readouterr().out == f"Wrote {run_directory / 'report.html'}\n"
-    assert sorted(p.name for p in run_directory.iterdir()) == ["report.html", "run.json"]
+    wrote = [f"Wrote {run_directory / name}" for name in ("summary.md", "report.html")]
+    assert capsys.readouterr().out.splitlines() == wrote
+    names = ["report.html", "run.json", "summary.md"]
+    assert sorted(p.name for p in run_directory.iterdir()) == names
+    assert (run_directory / "summary.md").read_text("utf-8").startswith("### Decode")
+
+
+def test_a_chosen_file_leaves_the_run_directory_alone(run_directory: Path, tmp_path: Path) -> None:
+    assert profile("report", str(run_directory), "-o", str(tmp_path / "page.html")) == 0
+    assert [p.name for p in run_directory.iterdir()] == ["run.json"]
 
 
 def test_the_file_itself_is_a_run_too(run_directory: Path) -> None:
