@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rooflens.errors import ProfilerError
 from rooflens.harness.failures import recognise
-from rooflens.harness.process import Finished, run_program
+from rooflens.harness.process import Finished, end_processes_with, run_program
 from rooflens.quantity import Record
 from rooflens.reading import Reading
 
@@ -76,6 +76,7 @@ def capture(
     options: NsysOptions,
     *,
     timeout_s: float,
+    attempts: int = 1,
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
     on_line: Callable[[str], None] | None = None,
@@ -83,16 +84,24 @@ def capture(
     """Record `target` into `report` (a .nsys-rep), in `environment` (default: this process's)
     and `folder` (default: the report's).
 
-    Raises ProfilerError with the fix when nsys fails, hangs, or leaves no report.
+    nsys 2022.4 sometimes hangs for no visible reason; with `attempts` above 1 it is then tried
+    again. Raises ProfilerError with the fix when nsys fails, hangs, or leaves no report.
     """
     arguments = profile_arguments(find_nsys(), report, target, options)
-    done = run_program(
-        arguments,
-        timeout_s=timeout_s,
-        folder=folder or report.parent,
-        environment=_private(environment, report.parent),
-        on_line=on_line,
-    )
+    for _ in range(attempts):
+        try:
+            done = run_program(
+                arguments,
+                timeout_s=timeout_s,
+                folder=folder or report.parent,
+                environment=_private(environment, report.parent),
+                on_line=on_line,
+            )
+        finally:
+            end_processes_with(report.parent)
+        if not done.timed_out:
+            break
+        report.unlink(missing_ok=True)
     if done.timed_out:
         raise ProfilerError(
             f"nsys did not end within {timeout_s:.0f} s.",

@@ -93,6 +93,27 @@ def run_program(
     )
 
 
+def end_processes_with(temporary_folder: Path) -> int:
+    """Kill every process whose TMPDIR is this folder; returns how many there were.
+
+    nsys leaves an agent in a session of its own, out of reach of its process group. A private
+    temporary folder, which a profiler hands on to all that it starts, marks them as ours.
+    """
+    mark = f"TMPDIR={temporary_folder}".encode()
+    ended = 0
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            ours = mark in environment.read_bytes().split(b"\0")
+        except OSError:  # another user's process, or one that has just ended
+            continue
+        pid = int(environment.parent.name)
+        if ours and pid != os.getpid():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                ended += 1
+    return ended
+
+
 def end_group(process: subprocess.Popen[str]) -> None:
     """End a process and all that it started: ask first, then kill."""
     for sign in (signal.SIGTERM, signal.SIGKILL):

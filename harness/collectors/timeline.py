@@ -116,7 +116,7 @@ def _captured(
 
 def _time_limit_s(run: Run, steps: int) -> float:
     step_s = max(run.step_times_ns, default=1e9) / 1e9
-    return START_S * 5 + SLOWDOWN * step_s * steps
+    return START_S * 3 + SLOWDOWN * step_s * steps
 
 
 def _nsys(job: Path, scratch: Path, cuda: bool, limit_s: float) -> tuple[Reading, Path]:
@@ -128,6 +128,7 @@ def _nsys(job: Path, scratch: Path, cuda: bool, limit_s: float) -> tuple[Reading
         report,
         nsys.NsysOptions(cuda=cuda),
         timeout_s=limit_s,
+        attempts=2,
         environment=step_environment(),
     )
     nsys.check_program(done)

@@ -8,17 +8,18 @@ counters compared with them.
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
-import subprocess
 import sys
 import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from rooflens.errors import RooflensError
+from rooflens.errors import ProfilerError, RooflensError
 from rooflens.harness.doctor.surroundings import Surroundings
 from rooflens.harness.machine import GpuFacts
+from rooflens.harness.process import end_processes_with, run_program
 from rooflens.model import Check
 
 RANGES = 3
@@ -118,23 +119,20 @@ def _record(folder: Path) -> str:
     export = [program, "export", "--type=sqlite", "-o", str(folder / "probe.sqlite"), str(report)]
     for arguments in ([*record, sys.executable, "-c", _PROGRAM], export):
         try:
-            done = subprocess.run(
+            done = run_program(
                 arguments,
-                cwd=folder,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=TIMEOUT_S,
-                stdin=subprocess.DEVNULL,
-                check=False,
+                timeout_s=TIMEOUT_S,
+                folder=folder,
+                environment=os.environ | {"TMPDIR": str(folder)},
             )
-        except subprocess.TimeoutExpired:
+        except ProfilerError as error:
+            return error.message.rstrip(".")
+        finally:
+            end_processes_with(folder)
+        if done.timed_out:
             return f"no end after {TIMEOUT_S} s"
-        except OSError as error:
-            return str(error)
-        if done.returncode != 0:
-            lines = (done.stderr or done.stdout).strip().splitlines()
-            return lines[-1].rstrip(".") if lines else f"exit code {done.returncode}"
+        if done.code != 0:
+            return done.last_line.rstrip(".")
     return ""
 
 

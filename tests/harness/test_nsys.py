@@ -76,7 +76,8 @@ def test_a_real_capture_holds_step_layers_and_all_module_ranges_of_the_7b(tmp_pa
         [sys.executable, "-m", "rooflens.harness.profiled_step", str(tmp_path / "job.json")],
         report,
         nsys.NsysOptions(cuda=False),
-        timeout_s=400,
+        timeout_s=240,
+        attempts=2,
     )
     nsys.check_program(done)
     reading = nsys_sqlite.read(nsys.export_sqlite(report))

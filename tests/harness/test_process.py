@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rooflens.errors import ProfilerError
-from rooflens.harness.process import run_program
+from rooflens.harness.process import end_processes_with, run_program
 
 
 def python(code: str) -> list[str]:
@@ -67,6 +67,30 @@ def alive(pid: int) -> bool:
         return False
     # A zombie that nobody reaped has ended too.
     return " Z " not in Path(f"/proc/{pid}/stat").read_text()
+
+
+def test_processes_in_sessions_of_their_own_are_found_by_their_temporary_folder(
+    tmp_path: Path,
+) -> None:
+    # As nsys starts its agent: detached, so that ending the process group does not reach it.
+    agent = (
+        "import os, subprocess, sys\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'],\n"
+        "    start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"
+        "print(child.pid)"
+    )
+    done = run_program(
+        python(agent), timeout_s=60, folder=tmp_path,
+        environment=os.environ | {"TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    pid = int(done.output)
+    assert alive(pid)
+    assert end_processes_with(tmp_path) == 1
+    for _ in range(100):
+        if not alive(pid):
+            break
+        time.sleep(0.05)
+    assert not alive(pid)
 
 
 def test_a_program_that_cannot_start_is_one_clear_line(tmp_path: Path) -> None:
