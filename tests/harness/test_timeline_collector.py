@@ -114,7 +114,8 @@ def test_wrap_records_and_imports_any_command(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_wrap_of_a_program_that_records_nothing_is_one_clear_line(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "rooflens", "wrap", "--time-limit", "200", "--", sys.executable, "-c", "exit(3)"],
+        [sys.executable, "-m", "rooflens", "wrap", "--time-limit", "200", "--",
+         sys.executable, "-c", "exit(3)"],
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 4
