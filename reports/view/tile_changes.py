@@ -8,6 +8,7 @@ from rooflens.reports.compare.deltas import NOT_JUDGED
 from rooflens.reports.compare.records import Comparison, Delta, Verdict
 from rooflens.reports.format import delta_text, quantity_text, ratio_text
 from rooflens.reports.view.basis import ratio
+from rooflens.reports.view.cells import clean
 from rooflens.reports.view.page import Tile
 
 _METRICS = {
@@ -52,7 +53,7 @@ def _changed(tile: Tile, old: Tile, totals: dict[str, Delta], comparison: Compar
 def _total(tile: Tile, delta: Delta) -> Tile:
     if delta.change is None:
         reason = delta.reason or delta.base.absent or delta.head.absent or "not comparable"
-        return replace(tile, change=f"not compared: {reason}")
+        return replace(tile, change=clean(f"not compared: {reason}", 200))
     sides = (quantity_text(delta.base), quantity_text(delta.head))
     return _worded(tile, sides, _word(delta), delta.change, delta.relative)
 
@@ -61,7 +62,8 @@ def _ratio(tile: Tile, totals: dict[str, Delta]) -> Tile:
     asked, needed = totals["requested_bytes"], totals["minimum_bytes"]
     old, new = ratio(asked.base, needed.base), ratio(asked.head, needed.head)
     if old is None or new is None or asked.change is None or needed.change is None:
-        return replace(tile, change=f"not compared: {asked.reason or 'missing on one side'}")
+        reason = asked.reason or needed.reason or "missing on one side"
+        return replace(tile, change=clean(f"not compared: {reason}", 200))
     expected = Verdict.REGRESSED if new > old else Verdict.IMPROVED
     # The bytes are judged, not their share: a ratio that moves otherwise has no better or worse.
     word = _word(asked) if new == old or asked.verdict is expected else "not judged"
