@@ -56,18 +56,27 @@ def command(
     run = read_run(run_path)
     base = read_run(baseline) if baseline is not None else None
     chosen = chosen_format(format, as_json)
-    text = _rendered(run, base, chosen, table)
     if output is None and chosen == "html":
-        # A run directory holds both: one must not tell an older story than the other.
-        summary = run_json_path(run_path).with_name("summary.md")
-        _write(summary, _rendered(run, base, "markdown", table))
-        click.echo(f"Wrote {summary}")
-        output = run_json_path(run_path).with_name("report.html")
+        _write_both(run, base, run_json_path(run_path))
+        return
+    text = _rendered(run, base, chosen, table)
     if output is None or str(output) == "-":
         click.echo(text, nl=False)
         return
     _write(output, text)
     click.echo(f"Wrote {output}")
+
+
+def _write_both(run: Run, baseline: Run | None, run_json: Path) -> None:
+    """Rewrite report.html and summary.md: one must not tell an older story than the other."""
+    from rooflens.reports.html import render_html
+    from rooflens.reports.markdown import render_markdown
+    from rooflens.reports.view import build_page
+
+    page = build_page(run, baseline)
+    for name, text in (("report.html", render_html(page)), ("summary.md", render_markdown(page))):
+        _write(run_json.with_name(name), text)
+        click.echo(f"Wrote {run_json.with_name(name)}")
 
 
 def _rendered(run: Run, baseline: Run | None, format: str, table: str) -> str:

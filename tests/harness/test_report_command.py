@@ -34,7 +34,7 @@ def test_html_goes_beside_run_json(run_directory: Path, capsys: pytest.CaptureFi
     assert profile("report", str(run_directory)) == 0
     page = (run_directory / "report.html").read_text("utf-8")
     assert "This decode step takes 2.50 ms" in page
-    wrote = [f"Wrote {run_directory / name}" for name in ("summary.md", "report.html")]
+    wrote = [f"Wrote {run_directory / name}" for name in ("report.html", "summary.md")]
     assert capsys.readouterr().out.splitlines() == wrote
     names = ["report.html", "run.json", "summary.md"]
     assert sorted(p.name for p in run_directory.iterdir()) == names
