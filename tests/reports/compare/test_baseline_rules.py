@@ -8,6 +8,7 @@ import pytest
 from rooflens.model import Run, known
 from rooflens.reports.compare import Comparison, compare
 from rooflens.reports.compare.gate import evaluate, exit_code, parse_conditions
+from rooflens.reports.compare.records import Verdict
 from rooflens.reports.compare.renderers.markdown import render_markdown
 from rooflens.reports.compare.renderers.text import render_text
 from rooflens.reports.view.changes import changes
@@ -70,3 +71,20 @@ def test_every_output_says_it() -> None:
     tables = {table.id: table for table in changes(comparison).tables}
     assert tables["changes-differences"].rows[0][0].text.startswith("R32")
     assert b'"differences"' in msgspec.json.encode(comparison)
+
+
+def test_clocks_that_only_the_kernels_know_refuse_time_too() -> None:
+    sides = []
+    for clock in (1.98e9, 1.41e9):
+        made = run()
+        metrics = {"sm_clock_hz": known(clock, "1", "counters")}
+        kernel = msgspec.structs.replace(made.kernels[0], metrics=metrics)
+        sides.append(
+            msgspec.structs.replace(made, kernels=(kernel,), step_times_ns=tuple([1e6] * 12))
+        )
+    comparison = compare(sides[:1], sides[1:])
+    assert found(comparison) == ["R38"]
+    assert comparison.time.verdict in (Verdict.NOT_COMPARABLE, Verdict.CANNOT_JUDGE)
+    assert "clock" in comparison.time.reason
+    same = compare(sides[:1], sides[:1])
+    assert "clock" not in same.time.reason
