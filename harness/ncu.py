@@ -30,7 +30,6 @@ HOST_SHARE = 0.8
 """Of the free host memory that a save of GPU memory may take."""
 INSTALL_FIX = "Install Nsight Compute (package nsight-compute), or drop --evidence counters."
 _PROFILING = re.compile(r'==PROF== Profiling "(?P<name>.+?)"(?: - (?P<number>\d+))?')
-_PASSES = re.compile(r"(\d+) pass(?:es)?\b")
 _VERSION = re.compile(r"Version (\d{4})\.(\d+)")
 
 
@@ -257,9 +256,3 @@ def warning_of(done: Finished) -> str:
     """What a run that left a report complained about, in known words; else nothing."""
     known = recognise("ncu", done.output)
     return known.means if known is not None else ""
-
-
-def passes_in(output: str) -> int | None:
-    """The largest number of replay passes that ncu reports, else None."""
-    found = [int(number) for number in _PASSES.findall(output)]
-    return max(found) if found else None

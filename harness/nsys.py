@@ -24,7 +24,6 @@ from rooflens.reading import Reading
 EXPORT_TIMEOUT_S = 600.0
 _NOISE = re.compile(r"\[\d+/\d+\]|Generat|\s*/|==PROF==|\s*$")
 """Lines of the profilers themselves."""
-_VERSION = re.compile(r"(\d{4})\.(\d+)")
 NVTX_FIX = 'pip install "nvtx==0.2.11" (newer ones are not recorded by nsys before 2024).'
 INSTALL_FIX = "Install Nsight Systems (package nsight-systems), or drop --evidence timeline."
 
@@ -168,9 +167,3 @@ def check_reading(reading: Reading, steps: int, cuda: bool) -> None:
             "The capture holds no kernels although the step ran on the GPU.",
             "WSL2, MIG and some driver and nsys pairs record none: run `profile doctor`.",
         )
-
-
-def version_of(text: str) -> tuple[int, int] | None:
-    """(year, release) in a version text, e.g. `2022.4.2.1-df9881f`."""
-    found = _VERSION.search(text)
-    return (int(found[1]), int(found[2])) if found else None

@@ -3,13 +3,12 @@
     RooflensError           base: message, hint, exit_code
     |- UsageError        2  the command line asks for something that cannot be
     |- InputError        2  a file is unreadable, empty, truncated or not what it claims to be
-    |- NotComparable     3  two runs must not be compared
     |- CannotJudge       3  there is not enough evidence for a verdict
-    |- RegressionFound   1  a gate failed
     '- ProfilerError     4  a profiler, the machine, or evidence asked for by name
 
 Library code raises these and nothing else on bad input; `harness/cli.py` catches them once and
-prints one line: what happened, where, and what to do next.
+prints one line: what happened, where, and what to do next. A regression or a broken budget is no
+error but an answer: those commands return code 1, and 3 for runs that must not be compared.
 """
 
 from __future__ import annotations
@@ -44,22 +43,10 @@ class InputError(RooflensError):
     exit_code = 2
 
 
-class NotComparable(RooflensError):
-    """Two runs differ in something that forbids comparing them."""
-
-    exit_code = 3
-
-
 class CannotJudge(RooflensError):
     """The evidence does not allow a verdict."""
 
     exit_code = 3
-
-
-class RegressionFound(RooflensError):
-    """A gate or a budget failed."""
-
-    exit_code = 1
 
 
 class ProfilerError(RooflensError):

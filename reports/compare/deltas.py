@@ -15,7 +15,7 @@ import msgspec
 
 from rooflens.model import Quantity, Unit, absent, known
 from rooflens.reports.compare.records import Delta, Verdict
-from rooflens.reports.format import NONE, count_text, delta_text, exact_text, quantity_text
+from rooflens.reports.format import NONE, count_text, delta_text, quantity_text
 
 Measure = Callable[[float], bool]
 
@@ -197,16 +197,3 @@ def change_text(item: Delta) -> str:
     sign = "+" if item.change > 0 else "−"
     share = f" ({delta_text(item.relative)})" if item.relative is not None else ""
     return f"{sign}{quantity_text(size)}{share}"
-
-
-def side_text(quantity: Quantity) -> str:
-    """One side of a delta, or a dash."""
-    return quantity_text(quantity)
-
-
-def exact_change_text(item: Delta) -> str:
-    """The change without rounding."""
-    if item.change is None:
-        return item.reason
-    size = Quantity(value=abs(item.change), unit=item.head.unit, source=item.head.source)
-    return f"{'+' if item.change > 0 else '−' if item.change < 0 else ''}{exact_text(size)}"

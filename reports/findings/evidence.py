@@ -101,11 +101,6 @@ class Evidence:
         return moved
 
     @cached_property
-    def layer_count(self) -> int:
-        """Decoder layers that ops name; at least 1."""
-        return max(1, len({op.layer for op in self.ops if op.layer is not None}))
-
-    @cached_property
     def _by_kind(self) -> dict[str, list[int]]:
         kinds: dict[str, list[int]] = {}
         for row, kernel in enumerate(self.kernels):

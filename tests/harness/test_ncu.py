@@ -100,12 +100,11 @@ def test_progress_and_private_temporary_folder(path: Path, tmp_path: Path) -> No
     line = '==PROF== Profiling "gemvx::kernel" - 3: 0%....50%....100% - 1 pass\n'
     make_stand_in(path, report, output=line)
     seen: list[tuple[int, str]] = []
-    done = ncu.capture(
+    ncu.capture(
         ["python"], tmp_path / "s.ncu-rep", STEP, timeout_s=60,
         on_kernel=lambda number, name: seen.append((number, name)),
     )  # fmt: skip
     assert seen == [(1, "gemvx::kernel")]
-    assert ncu.passes_in(done.output) == 1
     assert (
         calls(path)[0][1:]
         == ncu.profile_arguments("ncu", (2025, 3), tmp_path / "s.ncu-rep", ["python"], STEP)[1:]
