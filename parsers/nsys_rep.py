@@ -96,7 +96,7 @@ def _export(tool: str, path: Path, made: Path, version: str, folder: str) -> Non
     if not made.is_file() or not made.stat().st_size:
         lines = [line.strip() for line in said.splitlines() if line.strip()]
         last = re.sub(r"\S*/(\S+)", r"\1", lines[-1])[:200] if lines else "it said nothing"
-        raise ProfilerError(
-            f"nsys could not export {path} (exit code {done.returncode}): {last}.",
+        raise InputError(
+            f"nsys could not export {path} (exit code {done.returncode}): {last.rstrip('.')}.",
             "Is the report complete? A killed capture leaves a .qdstrm that `nsys` must import.",
         )

@@ -56,7 +56,7 @@ def test_an_older_nsys_is_named_with_the_version_that_is_needed(tmp_path: Path) 
 
 def test_another_failure_shows_the_last_line_without_folders(tmp_path: Path) -> None:
     script = 'echo "Importer error in /home/alice/a.qdstrm" >&2; exit 3'
-    with pytest.raises(ProfilerError) as caught:
+    with pytest.raises(InputError) as caught:
         nsys_rep.read(report(tmp_path), nsys=tool(tmp_path, script))
     assert "exit code 3" in str(caught.value) and "alice" not in str(caught.value)
 
