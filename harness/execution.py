@@ -110,9 +110,15 @@ def _median_times(recordings: Sequence[tuple[Op, ...]]) -> tuple[Op, ...]:
     if any([op.name for op in other] != [op.name for op in first] for other in recordings):
         return first
     return tuple(
-        msgspec.structs.replace(same[0], time_ns=statistics.median(op.time_ns or 0 for op in same))
+        msgspec.structs.replace(same[0], time_ns=_median_time(same))
         for same in zip(*recordings, strict=True)
     )
+
+
+def _median_time(same: Sequence[Op]) -> float | None:
+    """Median over the recordings that timed an op; None where none did."""
+    times = [op.time_ns for op in same if op.time_ns is not None]
+    return statistics.median(times) if times else None
 
 
 def _same_call(mine: Op, theirs: Op) -> bool:

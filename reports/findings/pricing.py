@@ -144,12 +144,16 @@ def _byte_range(share: _Share, evidence: Evidence, roof: Roof) -> tuple[float, f
     cache = roof.l2_bytes
     if cache is None and not roof.prediction:  # another machine's cache says nothing
         cache = evidence.machine.last_level_cache_bytes
-    cache = cache or 0
     ops = {op.index: op for op in evidence.ops}
-    large = sum(
-        amount * _large_part(ops[index], cache)
-        for index, amount in share.saved.items()
-        if index in ops
+    # Without a known cache any tensor may have stayed in it: the lower end is then nothing.
+    large = (
+        0.0
+        if cache is None
+        else sum(
+            amount * _large_part(ops[index], cache)
+            for index, amount in share.saved.items()
+            if index in ops
+        )
     )
     return large + from_kernels, sum(share.saved.values()) + from_kernels
 

@@ -31,16 +31,19 @@ def detect(evidence: Evidence) -> Answer:
         return CannotLook(f"{first.short_name} has no DRAM and L2 bytes to compare: {reason}")
     found: dict[int, tuple[float, float]] = {}
     evidence_lines = []
+    without_flops = False
     for row in measured:
         kernel = evidence.kernels[row]
         moved, through_l2 = kernel.dram_bytes.value or 0, kernel.l2_bytes.value or 0
         share = bandwidth_share(kernel, evidence.roof) or 0
         if moved < ATTENTION_BYTES_MIN.value or share >= DECODE_BANDWIDTH_LOW.value:
             continue
-        if (flop_share(kernel, evidence.roof) or 0) > MEMORY_BOUND_FLOP_SHARE_MAX.value:
+        flops = flop_share(kernel, evidence.roof)
+        if flops is not None and flops > MEMORY_BOUND_FLOP_SHARE_MAX.value:
             continue
         if through_l2 / moved < L2_REREAD_MIN.value:
             continue
+        without_flops = without_flops or flops is None
         time = (kernel.duration_ns.value or 0) * kernel.count
         found[row] = (0.0, time * (1 - share / DECODE_BANDWIDTH_LOW.value))
         evidence_lines.append(
@@ -53,9 +56,10 @@ def detect(evidence: Evidence) -> Answer:
         title="Attention reads K and V per query head: L2 carries several times the DRAM bytes",
         kernel_ns=found,
         no_bytes="DRAM moves the bytes once; the repeated reads are served by L2",
-        confidence="medium",
+        confidence="low" if without_flops else "medium",
         confidence_reason="bytes are measured; that the query heads of a group are the reason is "
-        "inferred",
+        "inferred"
+        + ("; FLOPs are not measured: it may be bound by compute" if without_flops else ""),
         evidence=tuple(evidence_lines[:4]),
     )
 

@@ -27,25 +27,28 @@ def detect(evidence: Evidence) -> Answer:
     found: dict[int, tuple[float, float]] = {}
     lines = []
     unknown = ""
+    without_flops = False
     for row in rows:
         kernel = evidence.kernels[row]
         if _fills(evidence, kernel):
             continue
-        share = bandwidth_share(kernel, evidence.roof)
-        if share is None:
+        share, flops = bandwidth_share(kernel, evidence.roof), flop_share(kernel, evidence.roof)
+        moved = kernel.dram_bytes.value
+        if share is None or moved is None:
             unknown = unknown or _why_unknown(evidence, kernel)
             continue
-        small = (kernel.dram_bytes.value or 0) < ATTENTION_BYTES_MIN.value
-        busy = (flop_share(kernel, evidence.roof) or 0) > MEMORY_BOUND_FLOP_SHARE_MAX.value
+        small = moved < ATTENTION_BYTES_MIN.value
+        busy = flops is not None and flops > MEMORY_BOUND_FLOP_SHARE_MAX.value
         filled = waves(kernel, evidence.machine, evidence.roof)
         if filled is None:
             unknown = unknown or _why_unknown(evidence, kernel)
         elif not (small or busy or filled >= 1 or share >= DECODE_BANDWIDTH_LOW.value):
             time = evidence.time_of([row])
+            without_flops = without_flops or flops is None
             found[row] = (0.0, time * (1 - share / DECODE_BANDWIDTH_LOW.value))
             lines.append(
                 f"{kernel.short_name}: {count_text(blocks(kernel) or 0)} blocks "
-                f"({filled:.2f} waves), {bytes_text(kernel.dram_bytes.value or 0)} at "
+                f"({filled:.2f} waves), {bytes_text(moved)} at "
                 f"{percent_text(share)} of the DRAM roof"
             )
     if not found:
@@ -54,8 +57,9 @@ def detect(evidence: Evidence) -> Answer:
         title="An attention kernel does not fill the GPU: fewer blocks than multiprocessors",
         kernel_ns=found,
         no_bytes="the bytes are needed; they move too slowly",
-        confidence="high",
-        confidence_reason="grid, bytes and time are measured",
+        confidence="medium" if without_flops else "high",
+        confidence_reason="grid, bytes and time are measured"
+        + ("; FLOPs are not: it may be bound by compute" if without_flops else ""),
         evidence=tuple(lines[:4]),
     )
 

@@ -103,5 +103,8 @@ def test_op_times_are_medians_of_the_recordings() -> None:
         for first, second in ((10.0, 1.0), (90.0, 2.0), (12.0, 3.0))
     ]
     assert [op.time_ns for op in _median_times(recordings)] == [12.0, 2.0]
+    untimed = (builders.op(0, "aten.mm"), builders.op(1, "aten.add"))
+    assert [op.time_ns for op in _median_times([*recordings, untimed])] == [12.0, 2.0]
+    assert [op.time_ns for op in _median_times([untimed])] == [None, None]
     recordings[1] = recordings[1][:1]
     assert _median_times(recordings) == recordings[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from rooflens.model import (
@@ -153,6 +154,15 @@ def test_a_predicted_roof_does_not_meet_measured_times() -> None:
     assert item.saving_ns is not None
     assert item.saving_ns.high == pytest.approx(40_000)
     assert "predicted" in item.saving_note
+
+
+def test_without_a_known_cache_the_low_end_is_nothing() -> None:
+    roof = msgspec.structs.replace(ROOF, l2_bytes=None)
+    run = msgspec.structs.replace(run_of(copy(0, 60 * MB)), roofs=(roof,))
+    (item,) = find(run, [rule("R01", claim({0: 120 * MB}))])
+    assert item.saving_ns is not None
+    assert item.saving_ns.low == 0
+    assert item.saving_ns.high == pytest.approx(120_000)
 
 
 def test_the_low_end_counts_only_tensors_larger_than_the_cache() -> None:
