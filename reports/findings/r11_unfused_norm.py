@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from rooflens.reports.findings.dataflow import total_bytes
 from rooflens.reports.findings.evidence import Evidence, source_of
-from rooflens.reports.findings.groups import runs_of, split_evenly
+from rooflens.reports.findings.groups import fusing_texts, runs_of, saved_by_fusing
 from rooflens.reports.findings.kernel_names import norm_fragments
 from rooflens.reports.findings.rule import Answer, Claim, Rule
 from rooflens.reports.findings.thresholds import NORM_OPS_MIN
-from rooflens.reports.format import bytes_text, percent_text, plural
+from rooflens.reports.format import plural
 
 
 def detect(evidence: Evidence) -> Answer:
@@ -19,10 +18,8 @@ def detect(evidence: Evidence) -> Answer:
     ]
     if not groups:
         return _from_kernels(evidence) if not evidence.ops else None
-    saved: dict[int, int] = {}
-    for group in groups:
-        saved |= split_evenly(group, total_bytes(group) - evidence.flow.fused_bytes(group))
-    asked = sum(total_bytes(group) for group in groups)
+    saved = saved_by_fusing(groups, evidence)
+    asked, share = fusing_texts(groups, saved, "norm", evidence)
     ops = sum(len(group) for group in groups)
     return Claim(
         title=(
@@ -34,11 +31,9 @@ def detect(evidence: Evidence) -> Answer:
         confidence_reason="the ops of each norm are recorded; one call would read its input once",
         remedy=RULE.remedy + source_of(groups[0][:1]),
         evidence=(
-            f"they ask for {bytes_text(asked)}; one call a norm needs "
-            f"{bytes_text(asked - sum(saved.values()))}",
+            asked,
             f"ops of one: {', '.join(op.name.removeprefix('aten.') for op in groups[0])}",
-            f"{percent_text(sum(saved.values()) / evidence.step_bytes)} of the step's requested "
-            f"bytes and {ops - len(groups)} launches could go",
+            share,
         ),
     )
 

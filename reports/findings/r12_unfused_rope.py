@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from rooflens.reports.findings.dataflow import total_bytes
 from rooflens.reports.findings.evidence import Evidence, source_of
-from rooflens.reports.findings.groups import by_layer, split_evenly
+from rooflens.reports.findings.groups import by_layer, fusing_texts, saved_by_fusing
 from rooflens.reports.findings.kernel_names import rope_fragments
 from rooflens.reports.findings.rule import Answer, Claim, Rule
 from rooflens.reports.findings.thresholds import ROPE_OPS_MIN
-from rooflens.reports.format import bytes_text, percent_text, plural
+from rooflens.reports.format import plural
 
 
 def detect(evidence: Evidence) -> Answer:
@@ -18,10 +17,7 @@ def detect(evidence: Evidence) -> Answer:
     groups = [group for group in by_layer(rotations).values() if len(group) >= ROPE_OPS_MIN.value]
     if not groups:
         return _from_kernels(evidence) if not evidence.ops else None
-    saved: dict[int, int] = {}
-    for group in groups:
-        saved |= split_evenly(group, total_bytes(group) - evidence.flow.fused_bytes(group))
-    asked = sum(total_bytes(group) for group in groups)
+    saved = saved_by_fusing(groups, evidence)
     ops = sum(len(group) for group in groups)
     return Claim(
         title=(
@@ -32,12 +28,7 @@ def detect(evidence: Evidence) -> Answer:
         confidence="high",
         confidence_reason="the ops between the projections and attention are recorded",
         remedy=RULE.remedy + source_of(groups[0]),
-        evidence=(
-            f"they ask for {bytes_text(asked)}; one call a layer needs "
-            f"{bytes_text(asked - sum(saved.values()))}",
-            f"{percent_text(sum(saved.values()) / evidence.step_bytes)} of the step's requested "
-            f"bytes and {ops - len(groups)} launches could go",
-        ),
+        evidence=fusing_texts(groups, saved, "layer", evidence),
     )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rooflens.model import Op
-from rooflens.reports.findings.dataflow import base_name, total_bytes
+from rooflens.reports.findings.dataflow import base_name
 from rooflens.reports.findings.evidence import Evidence, source_of
-from rooflens.reports.findings.groups import split_evenly
+from rooflens.reports.findings.groups import saved_by_fusing
 from rooflens.reports.findings.rule import Answer, Claim, Rule
 from rooflens.reports.format import bytes_text, percent_text, plural
 
@@ -33,9 +33,7 @@ def detect(evidence: Evidence) -> Answer:
     pairs = _pairs(evidence)
     if not pairs:
         return None
-    saved: dict[int, int] = {}
-    for pair in pairs:
-        saved |= split_evenly(pair, total_bytes(pair) - evidence.flow.fused_bytes(pair))
+    saved = saved_by_fusing(pairs, evidence)
     total = sum(saved.values())
     name = pairs[0][0].name.removeprefix("aten.")
     return Claim(
